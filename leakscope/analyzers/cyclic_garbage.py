@@ -280,7 +280,7 @@ def _finding(
             frozen or Evidence(collector.text, seen),
             Evidence(alone, {"object_count": float(cycles.count[-1])}),
             at_line(made, "makes the cycle"),
-            Evidence(f"{switch.file}:{switch.line}: {switch.text}", {"line": switch.line}) if switch else None,
+            at_line(switch, "does so"),
         ],
         doubts=doubts,
         remedy=remedies,

@@ -20,7 +20,6 @@ from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.table import IDLE_SHARE
 from ..facts.processes.teams import Team
-from ..facts.tables import only
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import SIBLINGS, WASTE
 from ..units import MUCH, WORTH, format_bytes, format_count
@@ -54,7 +53,7 @@ def findings(
         elif growth.leaking is None:
             yield Skipped(_KIND, growth.reason)
         else:
-            yield _ruled_out(team)
+            yield _ruled_out(team, growth.end_s)
 
 
 def _suspect(case: Case, team: Team, copied: Suspect, so_far: Sequence[Finding]) -> Suspect:
@@ -65,7 +64,7 @@ def _suspect(case: Case, team: Team, copied: Suspect, so_far: Sequence[Finding])
     return copied if team.is_copying and kept.how != "found" else kept
 
 
-def _ruled_out(team: Team) -> RuledOut:
+def _ruled_out(team: Team, end_s: float) -> RuledOut:
     """What the workers cost, for whoever wonders about them."""
     if not team.alive:
         last, count = team.members[-1].growth, len(team.members)
@@ -74,7 +73,7 @@ def _ruled_out(team: Team) -> RuledOut:
         return RuledOut(_KIND, f"{count} loader workers started and ended, and their memory was freed", figures)
     private = [_private_now(worker) for worker in team.alive]
     count, born = len(team.alive), len(team.members)
-    busy = [_busy_share(worker) for worker in team.alive]
+    busy = [one.busy_share(one.born_s, end_s) for one in team.members if one.growth in team.alive]
     text = f"{count} loader workers hold {format_bytes(sum(private))} of their own and do not keep growing"
     if born > count:
         text += f"; {format_count(born)} were started in all: persistent_workers is off, or new loaders are created"
@@ -94,10 +93,3 @@ def _private_now(worker: ProcessGrowth) -> int:
     """What ending the worker would free, by the last reading; its share of all where it was never read."""
     read = worker.rows("process_samples")["uss_bytes"].dropna()
     return int(read.iloc[-1]) if len(read) else int(worker.private_bytes[-1])
-
-
-def _busy_share(worker: ProcessGrowth) -> float:
-    rows = worker.rows("process_samples")
-    rows = only(rows, rows["cpu_s"].notna())
-    lived_s = float(rows["time_s"].max() - rows["time_s"].min()) if len(rows) > 1 else 0.0
-    return float(rows["cpu_s"].max() - rows["cpu_s"].min()) / lived_s if lived_s > 0 else 1.0

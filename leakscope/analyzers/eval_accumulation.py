@@ -146,7 +146,7 @@ def _finding(
     ran += "without what allocators keep free"
     held = Evidence(f"what is left behind is held by {holder.subject.holder}") if holder is not None else None
     line = stays_at(case.growth, process, case.sources) if holder is None else None
-    made_at = f"{line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else ""
+    made_at = line.place if line is not None else ""
     return case.finding(
         KIND,
         f"{passages.words.capitalize()} leaves memory behind: {each} in each {passages.words}, {_comes_back(share)}",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from ..confidence import PROVEN, SURE, Ground
 from ..evidence import retained
-from ..evidence.sentences import looked_too_early
+from ..evidence.sentences import at_line, looked_too_early
 from ..facts.case import Case
 from ..facts.growth.filling import Filling
 from ..facts.growth.processes import ProcessGrowth
@@ -95,9 +95,7 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
         {"start_length": int(place.length[0]), "end_length": filling.length, "end_bytes": int(filling.held_bytes)},
     )
     if filling.line is not None:
-        line = filling.line
-        text = f"{line.file}:{line.line} keeps it to {format_count(filling.limit or 0)}: {line.text}"
-        yield Evidence(text, {"line": line.line})
+        yield at_line(filling.line, f"keeps it to {format_count(filling.limit or 0)}")
     else:
         yield Evidence(f"it has its own limit of {format_count(filling.limit or 0)}", {"limit": filling.limit})
     if filling.full_in_s:

@@ -78,7 +78,7 @@ def findings(
         least = max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes)
         for place in risen(heap, least) if case.growth.leaking is None else ():
             is_idle = any(one.place.said.startswith(place.said) for one in idle)
-            if not (is_idle or _is_told(place, named_in(case.sources, place)[0], so_far)):
+            if not (is_idle or _is_told(place, so_far)):
                 to_watch.setdefault((process.name, place.said), (process, heap, place))
     # Where one is made after the other, that is told, and of whom.
     is_pileup_told = any(f.kind == "process-pileup" for f in so_far)
@@ -112,7 +112,7 @@ def _idle(
         known = place if table is None else table
         named, lines = named_in(case.sources, known)
         is_named = known.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or place.path in but or is_untouched(place, heap, process) or _is_told(known, named, so_far):
+        if not is_named or place.path in but or is_untouched(place, heap, process) or _is_told(known, so_far):
             continue
         by_key = known.parent if known.parent is not None and has_key(known) else None
         holder = (by_key or known).as_holder()
@@ -206,12 +206,11 @@ _READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache o
 _LEAST_IDLE = SLIGHT  # of one of several
 
 
-def _is_told(place: Place, named: Place, so_far: Sequence[Finding]) -> bool:
+def _is_told(place: Place, so_far: Sequence[Finding]) -> bool:
     """By another diagnosis: it, or as a part of what is wasted."""
-    names = {holder_name(named), holder_name(place), place.said, place.path}
-    told = {name for f in so_far for name in (f.subject.path, f.subject.holder, *(one.path for one in f.idle))}
+    told = {path for f in so_far for path in (f.subject.path, *(one.path for one in f.idle))}
     within = tuple(f"{f.subject.path}{step}" for f in so_far if f.wasted and f.subject.path for step in ".[")
-    return not told.isdisjoint(names) or place.said.startswith(within)
+    return not told.isdisjoint((place.said, place.path)) or place.said.startswith(within)
 
 
 def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Finding:

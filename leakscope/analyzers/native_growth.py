@@ -263,8 +263,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
 
 def _remedy(line: GrowthLine | None, library: str | None, frees: str | None) -> str:
     if line is not None and frees is not None:
-        place = f"{line.file.rsplit('/', 1)[-1]}:{line.line}"
-        return f"give what is made at {place} to {frees}() once it is done with: it is the program's to free"
+        return f"give what is made at {line.place} to {frees}() once it is done with: it is the program's to free"
     first = line.alive[0] if line is not None and line.alive else None
     if first is not None and first.package and not installed(first.native_library or ""):
         made = f"{first.native_function}() of {library}" if first.native_function else library
@@ -272,7 +271,7 @@ def _remedy(line: GrowthLine | None, library: str | None, frees: str | None) -> 
     if library:
         fixes = f"check whether a newer {library} fixes this or has a setting that limits it"
         return f"{fixes}; otherwise call it in a process that ends"
-    name = f"{line.file.rsplit('/', 1)[-1]}:{line.line}" if line is not None else "C code"
+    name = line.place if line is not None else "C code"
     return f"make sure that what {name} allocates is freed: Python does not free what C code allocated"
 
 

@@ -11,7 +11,6 @@ Do:            fix what grew, or raise the limit that was hit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
 import numpy as np
 
@@ -147,7 +146,7 @@ def _where(rise: LastRise) -> str:
     if rise.asked is None:
         return ""
     own = rise.asked.own
-    return f" in {who_asked(rise.asked.calls, own)} ({PurePath(own.file).name}:{own.line})"
+    return f" in {who_asked(rise.asked.calls, own)} ({own.place})"
 
 
 def _by(rise: LastRise) -> str:

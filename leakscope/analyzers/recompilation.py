@@ -318,8 +318,7 @@ class Compiled(NamedTuple):
         text = f"{self.share:.0%} of what stays was asked for while {self.library} compiled"
         yield Evidence(f"{text}, based on {self.sample_count:,} samples", figures)
         if self.made is not None:
-            text = f"{self.made.file}:{self.made.line} makes a new function to compile each time: {self.made.text}"
-            yield Evidence(text, {"line": self.made.line})
+            yield at_line(self.made, "makes a new function to compile each time")
 
     def remedy(self) -> Iterator[str]:
         if self.made is None:

@@ -142,9 +142,8 @@ def _remedy(kind: pd.Series[Any] | None, maker: _Maker | None) -> str:
         return _IN_TIME
     if maker is None:
         return _ENDED
-    place = f"{maker.line.file.rsplit('/', 1)[-1]}:{maker.line.line}"
-    one = maker.one or "client"
-    return f"make one {one} and use it again, or close each after use at {place}: it has threads of its own"
+    again = f"make one {maker.one or 'client'} and use it again, or close each after use at {maker.line.place}"
+    return f"{again}: it has threads of its own"
 
 
 def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
@@ -168,8 +167,7 @@ def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
     at = max((i for i, call in enumerate(calls) if call[:2] == (line.file, line.line)), default=-1)
     called = (call.function for call in calls[at + 1 :])
     one = next((name[: -len(_MAKES)] for name in called if name.endswith(_MAKES)), None)
-    text = f"{line.file.rsplit('/', 1)[-1]}:{line.line} makes {one} objects, which have these threads: {line.text}"
-    makes = (Evidence(text, {"line": line.line}),) if one is not None else ()
+    makes = (at_line(line, f"makes {one} objects, which have these threads"),) if one is not None else ()
     return _Maker(one, line, (grew_at(line), *makes))
 
 

@@ -25,7 +25,7 @@ from ..evidence.sentences import at_line, grew_at, looked_too_early
 from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
 from ..facts.case import Case
-from ..facts.code.adding import CALLS, Line, adding_lines
+from ..facts.code.adding import adding_lines
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
@@ -251,14 +251,13 @@ def _nobody(case: Case, process: ProcessGrowth) -> _Told:
     line = None if imported.files(case.recording) else stays_at(case.growth, process, case.sources)
     if line is None:
         return _Told(title, [], subject_of(process))
-    kept = kept_as(case.sources, Line(line.file, line.line, line.function, line.text, CALLS, line.share))
+    kept = kept_as(case.sources, line.as_line)
     kept = kept if kept is not None and kept.is_container else None
-    name = ".".join(filter(None, (kept.owner, kept.variable))) if kept is not None else None
-    place = f"{line.file.rsplit('/', 1)[-1]}:{line.line}"
-    remedy = f"see what keeps what {place} makes"
+    name = kept.name if kept is not None else None
+    remedy = f"see what keeps what {line.place} makes"
     if name is not None:
-        remedy = f"see whether {place} adds to {name} without end: bound it, or remove what is not needed"
-    title += f"; {format_bytes(line.bytes)} of what stays was allocated at {place}"
+        remedy = f"see whether {line.place} adds to {name} without end: bound it, or remove what is not needed"
+    title += f"; {format_bytes(line.bytes)} of what stays was allocated at {line.place}"
     return _Told(
         f"{title} and put into {name}" if name is not None else title,
         [Ground(f"{line.share:.0%} of what was seen to stay is of one line", WEAK)],

@@ -7,7 +7,7 @@ others (strings, numbers, bytes) a sample of the allocator's pools shows those t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import NOBODY, Evidence, Finding
 from ..units import FEWEST, MOST, MUCH, SOME, format_bytes, format_count, format_duration
-from .sentences import at_line
+from .sentences import at_line, grew_at
 
 # Of the objects that no collector knows, those that may be large: the functions of Python that ask malloc for them.
 _MADE_BY = {
@@ -209,7 +209,7 @@ def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: L
         given = None if has_native or of_type is not None else given_at(case, process)
         line = given.line if given is not None else made.line
         package = given.package if given is not None else called or made.package or made.line.library
-        seen = [made.evidence, given.evidence if given is not None else None]
+        seen = [grew_at(one.line) for one in (made, given) if one is not None]
     else:
         line, package, seen = None, None, []
         unsure = "the line was not observed: allocations were not sampled, or several lines made such objects"
@@ -264,26 +264,11 @@ class MadeAt:
 
     line: GrowthLine
     package: str | None
-    what: str = "small"
 
     def package_called(self, case: Case) -> str | None:
         """The one package that the line names. What it makes by another one is its own: who calls gets the reference,
         and has to drop it."""
         return package_in(index_of(case.sources, "import"), self.line.file, self.line.text)
-
-    @property
-    def evidence(self) -> Evidence:
-        line, first = self.line, self.line.alive[0]
-        by = f", asked for by {self.package}" if self.package else ""
-        what = f"allocated {line.share:.0%} of what malloc handed out and was kept"
-        if first.allocator in OBJECTS:
-            what = f"made {line.share:.0%} of the {self.what} objects that stayed, based on samples"
-        text = f"{line.file}:{line.line} {what}{by}"
-        figures = {
-            "line": line.line, "share": round(line.share, 3), "samples": format_count(line.sample_count),
-            "native_stack": first.native_stack,
-        }  # fmt: skip
-        return Evidence(f"{text}: {line.text}" if line.text else text, figures)
 
 
 def made_at(case: Case, process: ProcessGrowth, allocators: tuple[str, ...]) -> MadeAt | None:
@@ -303,7 +288,7 @@ def made_of_type(case: Case, process: ProcessGrowth, type_name: str | None) -> M
     lines = lines_of(case.growth, process, case.sources, OBJECTS, makers=makers) if makers else []
     if not lines or lines[0].share < _MOST_OF_TYPE or lines[0].sample_count < _LEAST_SAMPLES:
         return None
-    made = replace(_made(lines[0]), what=str(type_name))
+    made = _made(lines[0])
     return made if made.package is not None and made.package not in STANDARD_LIBRARY else None
 
 

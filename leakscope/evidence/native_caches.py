@@ -35,7 +35,7 @@ class Cache:
 
 def known_cache(case: Case, process: ProcessGrowth, native_bytes: int, line: GrowthLine | None) -> Cache | None:
     """The cache that the growth fits, if the recording speaks for one."""
-    named = _interned(case, process, line) or _arrow(case, process, native_bytes) or _tokenizers(line)
+    named = _interned(case, process, line) or _arrow(case, process, native_bytes)
     if named is not None or (line is not None and line.library not in (None, "torch")):
         return named
     return kernel_cache(case, process)
@@ -101,11 +101,3 @@ def _computed_by_onednn(weights: pd.DataFrame) -> bool:
     weights = only(weights, weights["device"] == "cpu")
     is_convolution = weights["shape"].fillna("").str.count("x") >= 2
     return bool((is_convolution | weights["dtype"].isin(_OWN_KERNELS)).any())
-
-
-def _tokenizers(line: GrowthLine | None) -> Cache | None:
-    if line is None or line.library != "tokenizers":
-        return None
-    text = "the tokenizers library keeps the pieces of words it has seen, up to a limit for each model"
-    remedy = ["_resize_cache(0) of the tokenizer's model turns it off (BPE and Unigram, newer releases of tokenizers)"]
-    return Cache("the tokenizer's cache", "tokenizers", Evidence(text), remedy, True)

@@ -11,7 +11,6 @@ from ..facts.heap.owners import weighs_in, weighs_in_members
 from ..facts.heap.weights import ARRAYS
 from ..facts.processes.table import DATALOADER_WORKER, POOL_WORKER
 from ..facts.retained.figures import Retained
-from ..facts.where.allocations import OBJECTS
 from ..facts.where.holders import NAMESPACE
 from ..findings import Evidence
 from ..units import (
@@ -27,7 +26,7 @@ from ..units import (
     steps_together,
 )
 from .mechanisms import HARDLY, MUCH, also_held_by, holds_hooks, tasks_wait_in, within_member
-from .sentences import at_line, listed
+from .sentences import at_line, grew_at, listed
 
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again
 _WHOLE = 100.0  # members: from here on no fraction is told
@@ -88,14 +87,8 @@ def evidence(found: Retained, step_unit: str) -> Iterator[Evidence | None]:
         yield Evidence(text, {"bytes": int(below.deep_bytes.max())})
     for line in (*found.lines[:3], *found.removing[:1]):
         yield at_line(line, line.kind)
-    made = found.made_at
-    if made is not None:
-        is_small = made.alive[0].allocator in OBJECTS
-        what = "the small objects that stayed" if is_small else "what malloc handed out and was kept"
-        samples = f"{made.sample_count:,} sample{'' if made.sample_count == 1 else 's'}"
-        text = f"{made.file}:{made.line} allocated {made.share:.0%} of {what}, based on {samples}"
-        figures = {"line": made.line, "share": round(made.share, 3), "samples": made.sample_count}
-        yield Evidence(f"{text}: {made.text}" if made.text else text, figures)
+    if found.made_at is not None:
+        yield grew_at(found.made_at)
     calls, others = tasks_wait_in(found), also_held_by(found)
     if calls:
         text = ", there in ".join(call.said for call in calls)

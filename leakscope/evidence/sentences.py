@@ -16,6 +16,7 @@ from ..facts.growth.tree import TreeGrowth
 from ..facts.growth.unseen import unseen
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import only, series
+from ..facts.where.allocations import OBJECTS
 from ..facts.where.stacks import GrowthLine
 from ..findings import Evidence, Finding, Series, Skipped
 from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_bytes, format_duration
@@ -56,11 +57,12 @@ def looked_too_early(kind: str, growth: TreeGrowth, so_far: Sequence[Finding] = 
 
 
 def grew_at(line: GrowthLine) -> Evidence:
-    """How much of the growth was allocated at a line."""
+    """How much of what stays was allocated at a line: of memory, or of objects."""
     live, settled = (sum(getattr(one, column) for one in line.alive) for column in ("live_bytes", "settled_bytes"))
     # In shares: of what is asked for not all may ever be touched, and only that is memory.
+    what = "such small objects that stay" if line.alive[0].allocator in OBJECTS else "what stays"
     text = (
-        f"{line.file}:{line.line}{_through(line)} allocated {line.share:.0%} of what stays, by "
+        f"{line.file}:{line.line}{_through(line)} allocated {line.share:.0%} of {what}, by "
         f"{line.sample_count:,} sample{'' if line.sample_count == 1 else 's'}; "
         f"{settled / max(live, 1.0):.0%} of it has been there for 10 s"
     )
@@ -78,7 +80,7 @@ def _through(line: GrowthLine) -> str:
     """The calls of what the line makes, of which it is told as well."""
     if not line.through:
         return ""
-    places = ", ".join(f"{one.file.rsplit('/', 1)[-1]}:{one.line}" for one in line.through)
+    places = ", ".join(one.place for one in line.through)
     return f", with the calls of what it makes at {places},"
 
 

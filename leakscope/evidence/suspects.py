@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..facts.calls import calls_of
 from ..facts.case import Case
-from ..facts.code.adding import CALLS, Holder, Line
+from ..facts.code.adding import Holder, Line
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.teams import Team
@@ -49,10 +49,9 @@ def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
     grown = _own_lines(case, max(team.alive, key=lambda worker: worker.growth_bytes))
     if grown and grown[0].share >= MOST and grown[0].is_sure:
         most = grown[0]
-        line = Line(most.file, most.line, most.function, most.text, CALLS, most.share)
-        kept = kept_as(case.sources, line)
+        kept = kept_as(case.sources, most.as_line)
         if kept is None or not kept.is_container:
-            return Suspect("asks", line=line, grown=tuple(grown))
+            return Suspect("asks", line=most.as_line, grown=tuple(grown))
         holder = Holder(kept.variable, kept.owner, owner_file=kept.line.file)
         return Suspect("puts", kept.name, holder, kept.line, grown=tuple(grown))
     return Suspect(grown=tuple(grown))

@@ -16,7 +16,7 @@ from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
 from ..units import GOOD_PART, LARGE, SOME, MiB, changed, format_bytes
-from .sentences import at_line, curve
+from .sentences import at_line, curve, grew_at
 from .suspects import DATA_SHARE, Suspect
 
 _CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
@@ -184,9 +184,7 @@ def _evidence(growth: TreeGrowth, team: Team, suspect: Suspect, share: float) ->
         yield Evidence(f"{text}: what they keep is arrays, buffers or C memory", {"malloc_growth_bytes": in_use})
     if team.dataset_type is not None:
         yield Evidence(f"they read {team.dataset_type}", {"dataset_type": team.dataset_type})
-    for line in suspect.grown[:2]:
-        text = f"{line.file}:{line.line}: {line.share:.0%} of the growth that was watched happened here: {line.text}"
-        yield Evidence(text, {"line": line.line, "share": round(line.share, 3)})
+    yield from map(grew_at, suspect.grown[:2])
     if suspect.how != "asks" and suspect.line is not None:
         yield at_line(suspect.line, suspect.line.kind)
 

@@ -30,8 +30,13 @@ class Call(NamedTuple):
         return None if self.function == MODULE else self.function.rpartition(".")[2]
 
     @property
+    def place(self) -> str:
+        """``train.py:88``: without the folder."""
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
+
+    @property
     def said(self) -> str:
-        return f"{self.function}() ({self.file.rsplit('/', 1)[-1]}:{self.line})"
+        return f"{self.function}() ({self.place})"
 
     @property
     def is_user(self) -> bool:

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..facts.case import Case
-from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of, rows_of
+from ..facts.growth.processes import ProcessGrowth, alive_in, process_growths, rounds_of
 from ..facts.growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts, split
 from ..facts.series.arithmetic import Floats, extremes
-from ..facts.tables import narrow, series
+from ..facts.tables import series
 from ..findings import OTHERS, Band, Timeline
 from ..storage import Recording
 from .moments import moments
@@ -45,7 +44,7 @@ def timeline(case: Case) -> Timeline | None:
         total_bytes=_whole(total[shown]),
         accounts=[Band(name, _whole(level[shown]), name in ESTIMATES) for name, level in accounts.items()],
         processes=[Band(name, _whole(level[shown])) for name, level in processes.items()],
-        step=_steps(case, growth.processes, time_s[shown]),
+        step=_steps(case, time_s[shown]),
         moments=marked,
         left_out=left_out,
     )
@@ -78,7 +77,7 @@ def window(case: Case, part: Recording, whole: Timeline) -> Timeline | None:
         total_bytes=_whole(total[shown]),
         accounts=bands(whole.accounts, by_account, _REST),
         processes=bands(whole.processes, by_process, whole.processes[-1].name),
-        step=_steps(case, case.growth.processes, time_s[shown]),
+        step=_steps(case, time_s[shown]),
     )
 
 
@@ -107,14 +106,6 @@ def accounts_of(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str,
     levels = {account: np.where(alive, np.interp(time_s, parts.index, level), 0.0) for account, level in levels.items()}
     rest = levels.pop(UNEXPLAINED)
     return {account: rest if account == _REST else levels[account] for account in _ACCOUNTS}
-
-
-def _narrow(case: Case, process: ProcessGrowth, table: str, *columns: str) -> pd.DataFrame:
-    """Some columns of a process's rows: a table of a day has forty, and copying them all is what takes time."""
-    asked = ("pid", "start_ticks", "time_s", *columns)
-    if process.tables is case.recording.tables:
-        return narrow(process.rows(table), *asked)
-    return rows_of(narrow(case.rows(table), *asked), process)  # a process as a closer look sees it
 
 
 def _visible(by_account: dict[str, Floats], high: float, *, min_share: float = 0.002) -> dict[str, Floats]:
@@ -151,9 +142,9 @@ def _whole(values: Floats) -> list[int]:
     return whole
 
 
-def _steps(case: Case, processes: tuple[ProcessGrowth, ...], time_s: Floats) -> list[int | None]:
+def _steps(case: Case, time_s: Floats) -> list[int | None]:
     """The step the process with most steps was in at each moment; empty where nobody counted any."""
-    counted = [series(_narrow(case, process, "sentinels", "step"), "step") for process in processes]
+    counted = [series(process.rows("sentinels"), "step") for process in case.growth.processes]
     at_s, steps = max(counted, key=lambda one: float(one[1].max(initial=-1.0)))
     if not at_s.size:
         return []

@@ -280,7 +280,7 @@ def test_an_extension_keeps_what_python_made_where_it_makes_others_that_stay(tmp
     (finding,), _ = looked(builder, "refcount-drift")
     assert finding.subject.line == (7 if blamed else 4)
     assert finding.subject.library == "validator" or not blamed
-    assert any(f"made.py:4 made {1 - part:.0%}" in evidence.text for evidence in finding.evidence)
+    assert any(f"made.py:4 allocated {1 - part:.0%}" in evidence.text for evidence in finding.evidence)
 
 
 def asked_of_malloc(builder, file, line, native_stack, library=None):

@@ -19,7 +19,7 @@ from ...storage import Recording
 from ...units import EXIT_NOTE, WATCHED_TEXT
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
-from ..tables import Row, by_process, cells, in_time, narrow, only, process_names, records, text_of
+from ..tables import Row, by_process, cells, narrow, only, process_names, records, text_of
 from .arenas import with_snapshots
 from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, read_by_forks, shares
 
@@ -262,17 +262,6 @@ def _nearest(sorted_s: Floats, at_s: float) -> int:
     if after == 0 or after == sorted_s.size:
         return min(after, sorted_s.size - 1)
     return after if sorted_s[after] - at_s < at_s - sorted_s[after - 1] else after - 1
-
-
-def rows_of(frame: pd.DataFrame, process: ProcessGrowth) -> pd.DataFrame:
-    """The rows of one process in any table that has pid and start_ticks, by time."""
-    if not len(frame):  # as most tables are
-        return frame
-    at = np.flatnonzero((frame["pid"] == process.pid).to_numpy(dtype=bool, na_value=False))
-    ticks = frame["start_ticks"].iloc[at]  # of a day's two million rows: the second question is put to few
-    at = at[(ticks.fillna(0) == process.start_ticks).to_numpy(dtype=bool)]
-    is_run = len(at) and at[-1] - at[0] == len(at) - 1  # as tables are sorted: a view of it, and no copy
-    return in_time(frame.iloc[at[0] : at[-1] + 1] if is_run else frame.iloc[at])
 
 
 def _first_steps_s(sentinels: pd.DataFrame, notes: pd.DataFrame) -> dict[_Key, float]:

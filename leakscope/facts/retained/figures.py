@@ -85,7 +85,7 @@ class Retained:
         made = self.made_at or self._asked_through_owner
         is_told = bool(self.lines) or are_results_of_cells(self.place)
         if made is not None and is_told and all(line.is_once and line.kind in (CALLS, CREATES) for line in self.lines):
-            return Line(made.file, made.line, made.function, made.text, CALLS, made.share)
+            return made.as_line
         return self.lines[0] if self.lines else None
 
     @property

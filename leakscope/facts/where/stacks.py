@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ...schema import SETTLED_S
 from ...units import MOST, SOME
 from ..calls import Call, called_at, calls_of, function_of
-from ..code.adding import Source
+from ..code.adding import CALLS, Line, Source
 from ..code.imports import package_named
 from ..code.index import index_of
 from ..code.points_to import Variable, points_to
@@ -39,6 +39,16 @@ class GrowthLine:
     stack: str
     alive: tuple[Allocations, ...]
     through: tuple[GrowthLine, ...] = ()
+
+    @property
+    def as_line(self) -> Line:
+        """As lines that were found in a source are told."""
+        return Line(self.file, self.line, self.function, self.text, CALLS, self.share)
+
+    @property
+    def place(self) -> str:
+        """``train.py:88``: without the folder."""
+        return self.as_line.place
 
     @property
     def is_sure(self) -> bool:
