@@ -159,7 +159,7 @@ def _older(case: Case, heap: Heap, so_far: Sequence[Finding], but: Collection[st
     found = []
     for place in (place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)):
         variable, length = place.reference.variable, float(place.length[-1])
-        is_told = place.path in but or _is_told(place, named_in(case.sources, place)[0], so_far)
+        is_told = place.path in but or _is_told(place, so_far)
         newest = latest_read(case.sources, variable) if place.type_name == "list" and variable and not is_told else None
         if newest and length > newest:
             each = [
