@@ -28,7 +28,7 @@ from ..facts.case import Case
 from ..facts.code.adding import Line, adding_lines
 from ..facts.code.statements import latest_read
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.heap.comparable import Heap, heap_of
+from ..facts.heap.comparable import Heap, heap_at_work, heap_of
 from ..facts.heap.place import Place
 from ..facts.heap.standing import has_key, held_by_users, risen, shared_table
 from ..facts.retained.figures import is_untouched
@@ -61,7 +61,7 @@ def findings(
     # What a fork was born with is its parent's: there it is told, and takes memory once.
     of_parents = {place.path for p in case.growth.processes if not p.is_fork for place in case.heap(p.pid).places}
     for process in sorted(case.growth.processes, key=lambda p: -float(p.held_bytes[-1])):
-        heap = heap_of(case.recording, process.pid, 0.0, float("inf"))
+        heap = heap_of(case.recording, process.pid, 0.0, float("inf")) or heap_at_work(case.recording, process.pid)
         if heap is None:
             continue
         looked = True
@@ -87,7 +87,7 @@ def findings(
     yield from resting
     yield from (_gained(case, *one) for one in to_watch.values())
     if not looked:
-        yield Skipped(_KIND, "no process has two snapshots that can be compared")
+        yield Skipped(_KIND, "no process has a snapshot of its objects at work")
     elif not (told or resting or to_watch):
         none = "no holder of yours keeps what nothing reads any more"
         yield looked_too_early(_KIND, case.growth, so_far) or RuledOut(_KIND, none)

@@ -315,8 +315,11 @@ main()
 """
 
 
+@pytest.mark.parametrize("looks_s", [(6.0, 12.0, 18.0, 24.0), (12.0,)], ids=["many looks", "one look"])
 @pytest.mark.parametrize("rest_mb", [0, 200])
-def test_a_container_of_which_all_is_idle_is_what_to_let_go_of(tmp_path: Path, rest_mb: int) -> None:
+def test_a_container_of_which_all_is_idle_is_what_to_let_go_of(
+    tmp_path: Path, rest_mb: int, looks_s: tuple[float, ...]
+) -> None:
     """Not where it has more than that."""
     builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", BY_KEY)
     builder.samples(100, [600 * MB] * 120, every_s=0.25)
@@ -329,7 +332,7 @@ def test_a_container_of_which_all_is_idle_is_what_to_let_go_of(tmp_path: Path, r
             for key in ("train", "test")
         ),
     ]  # fmt: skip
-    for number, at_s in enumerate((6.0, 12.0, 18.0, 24.0), 1):
+    for number, at_s in enumerate(looks_s, 1):
         builder.take(100, number, at_s, holders=held, array_bytes=200 * MB, seen_lines="/job/fit.py:6 main")
     (told,) = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
     holders = ["main() parts['train']"] if rest_mb else ["main() parts (dict)", "main parts (dict)"]

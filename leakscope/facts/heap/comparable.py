@@ -107,6 +107,14 @@ def heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Hea
     return next(heaps(recording, pid, start_s, end_s), None)
 
 
+def heap_at_work(recording: Recording, pid: int) -> Heap | None:
+    """All snapshots but that of the end, for who asks what was held last; None where there is none."""
+    takes = takes_of(recording, pid)
+    at_end = takes.at(takes.reason == AT_EXIT)
+    working = takes.of(takes_with_graph(recording, pid, but=at_end.numbers))
+    return _laid_over(recording, pid, working) if len(working) else None
+
+
 def heap_to_the_end(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
     """The graphs of a process with the one that was read as it ended; None where that was not to be had.
 
