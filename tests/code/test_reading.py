@@ -315,3 +315,37 @@ def test_a_function_is_over_with_those_that_call_it_by_another_name(how: str, th
     holder = Holder("raw", "Flow", "__main__", FILE, "attribute", "pandas.DataFrame")
     (read,) = reads_of([source], holder, {(FILE, None): 18, (FILE, "main"): 16, (FILE, "clean"): 6})
     assert (read.line.line, read.is_over) == (6, is_over)
+
+
+SHARED = """\
+class Source:
+    def __init__(self):
+        self.cache = {{}}
+
+    def kept(self, number):
+        if number not in self.cache:
+            self.cache[number] = self.fresh(number)
+        return self.cache[number]
+
+    def fresh(self, number):
+        return make(number)
+
+def main():
+    source = Source()
+    for number in range(9):
+        use(source.kept(number))
+    while True:
+        use(source.{then}(1))
+
+def use(one):
+    print(one.mean())
+"""
+
+
+@pytest.mark.parametrize(("then", "goes_on"), [("fresh", False), ("kept", True)])
+def test_a_function_that_goes_on_reads_what_the_calls_that_go_on_give_it(then: str, goes_on: bool) -> None:
+    holder = Holder("cache", "Source", "__main__", FILE, "attribute", "dict")
+    reached = {(FILE, "main"): 18, (FILE, "use"): 21, (FILE, "kept"): 8, (FILE, "fresh"): 11}
+    found = reads_of([Source("__main__", FILE, SHARED.format(then=then))], holder, reached)
+    assert any(read.is_over is False for read in found) is goes_on
+    assert (16 in {read.line.line for read in found}) is not goes_on, "the call that gave it is told"

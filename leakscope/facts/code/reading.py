@@ -64,10 +64,12 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
                 is_it = id(node) not in others and names.strength(node, scope, inside=key is not None) >= _SURELY
                 if not is_it and not _may_be_any(node, site, index, scope, holder):
                     continue
-                line = line_at(index, scope, node, _READS, 1.0)
-                _, state, was_given, ends = found.get((line.file, line.line), (line, _OVER, False, line.line))
-                state, was_given = max(state, progress.state(site, scope, node)), was_given or is_given
-                found[line.file, line.line] = line, state, was_given, max(ends, *(loop.last for loop in site.loops), 0)
+                for one in _read_by(_At(scope, site, node), names, progress, index):
+                    line = line_at(index, one.scope, one.node, _READS, 1.0)
+                    _, state, was_given, ends = found.get((line.file, line.line), (line, _OVER, False, line.line))
+                    state, was_given = max(state, progress.state(one.site, one.scope, one.node)), was_given or is_given
+                    ends = max(ends, *(loop.last for loop in one.site.loops), 0)
+                    found[line.file, line.line] = line, state, was_given, ends
     told = {_OVER: True, _UNKNOWN: None, _ON: False}
     return [Read(line, told[state], given, ends) for _, (line, state, given, ends) in sorted(found.items())]
 
@@ -97,6 +99,29 @@ def goes_on_setting(sources: Sequence[Source], attribute: str, reached: Reached)
         if (isinstance(site.node, ast.Call) and last_name(site.node.func) == f"{attribute}_")
         or any(isinstance(target, ast.Attribute) and target.attr == attribute for target, _ in pairs(site.node))
     )
+
+
+class _At(NamedTuple):
+    scope: Scope
+    site: Site
+    node: ast.expr
+
+
+def _read_by(at: _At, names: Names, progress: _Progress, index: Index) -> Sequence[_At]:
+    """Of what is read as a parameter in a function that goes on, the calls that give it the object, if they are over:
+    those that go on give it another.
+    """
+    if not isinstance(at.node, ast.Name) or at.node.id not in at.scope.params:
+        return (at,)
+    giving = [
+        _At(caller, site, site.node)
+        for caller, site in index.callers.get(at.scope, ())
+        if isinstance(site.node, ast.Call)
+        for name, given in index.arguments(site.node, at.scope)
+        if name == at.node.id and names.strength(given, caller, inside=False) > 0
+    ]
+    are_over = bool(giving) and all(progress.state(one.site, one.scope, one.node) == _OVER for one in giving)
+    return giving if are_over and progress.state(at.site, at.scope, at.node) != _OVER else (at,)
 
 
 def _is_asked(node: ast.expr, by: ast.AST) -> bool:
