@@ -228,8 +228,8 @@ def convolving(builder, shapes, weight="64x32x3x3"):
 EVER_NEW = [f"2x3x{60 + n}x{90 - n}" for n in range(5)]
 
 
-def kernels(folder, shapes, free=10 * MiB, in_use=0, **columns):
-    """A job that keeps what it freed: its memory grows, what malloc has handed out does not."""
+def kernels(folder, shapes, free=10 * MiB, in_use=200 * 1024, **columns):
+    """A job that keeps what it freed: its memory grows, what malloc has handed out hardly does."""
     builder = RecordingBuilder(folder).process(PID, cmdline="/usr/bin/python3 -u /home/me/train.py")
     builder.samples(PID, [100 * MiB + free * n // 4 for n in range(80)], every_s=0.25)
     kept = [MiB + free * second for second in range(20)]

@@ -370,6 +370,7 @@ def node(number, above, kind, name, **more):
     }  # fmt: skip
 
 
+SURVIVING = [3 * MiB + LEAK_BYTES_PER_S // 50 * second for second in range(int(RUN_S))]  # in pools mostly free
 ANCHORS = [
     node(0, None, None, None, retained_bytes=9 * MiB, root_kind=None),
     node(1, 0, None, None, retained_bytes=9 * MiB),
@@ -383,7 +384,7 @@ ANCHORS = [
 
 
 def pinned(folder, share):
-    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": [3 * MiB] * int(RUN_S)}
+    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": SURVIVING}
     pins = [
         {"node": 10, "object_count": lambda s: 800.0 * s, "shallow_bytes": lambda s: 99 * s,
          "pinned_bytes": lambda s: round(share * LEAK_BYTES_PER_S * s)},
@@ -405,7 +406,7 @@ def test_who_holds_the_survivors_in_pinned_pools_is_named(tmp_path):
 
 def test_survivors_in_many_parts_of_a_container_are_told_as_its_own(tmp_path):
     """A list for each batch: each pins a twentieth, and nobody else what all of them do."""
-    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": [3 * MiB] * int(RUN_S)}
+    arenas = {"pymalloc_bytes": GROWING, "pymalloc_in_use_bytes": SURVIVING}
     parts = [
         node(20 + n, 10, "index", f"[{n}]", type_name="list", retained_bytes=lambda s, n=n: MiB if s > n else 0)
         for n in range(18)
