@@ -131,7 +131,9 @@ def let_go(process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple
     ]
     more = [f"{len(unread) - len(each)} more"] if len(unread) > len(each) else []
     saved = frees(process, sum(size for _, _, size, _ in unread), [part for *_, part in unread])
-    return f"release {listed([*each, *more])} by del: {saved}"
+    asked = next((use.counted for _, use, *_ in unread if use.counted is not None), None)
+    number = f", and keep the length that {asked.place} asks for" if asked is not None else ""
+    return f"release {listed([*each, *more])} by del{number}: {saved}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -27,7 +27,8 @@ class Use(NamedTuple):
 
     ``line``: one that goes on reading it, or may do so yet; else the last that read it; None: nothing does.
     ``filling``: how many functions were last seen where they add to it. ``ends``: the last line round which it was
-    read. ``came_to``: a later one at which that function was seen; None: that call is over.
+    read. ``came_to``: a later one at which that function was seen; None: that call is over. ``counted``: a line that
+    may still run and asks for its length alone.
     """
 
     is_over: bool | None
@@ -35,10 +36,13 @@ class Use(NamedTuple):
     filling: int = 0
     ends: int | None = None
     came_to: int | None = None
+    counted: Line | None = None
 
     def idle(self, bytes: int, path: str) -> Idle:
         """What nothing reads any more, with the line that read it last."""
-        return Idle(bytes, path, *((self.line.file, self.ends, self.line.function) if self.line is not None else ()))
+        if self.line is None or self.counted is not None:  # where its length is asked for, to drop it is not enough
+            return Idle(bytes, path)
+        return Idle(bytes, path, self.line.file, self.ends, self.line.function)
 
     @property
     def text(self) -> str:
@@ -63,6 +67,8 @@ def use_of(
     progress = case.once(progress_of, process)
     key = _KEY.search(path)
     reads = reads_of(case.sources, holder, progress, key.group(1) if key else None)
+    counted = next((one.line for one in reads if one.is_count and one.is_over is not True), None)
+    reads = [one for one in reads if not one.is_count or one.is_over]
     is_seen = any(file == source.file for source in case.sources for file, _ in progress)
     on = next((one for one in reads if one.is_over is False and (is_seen or one.line.place not in made)), None)
     if on is not None:
@@ -82,10 +88,10 @@ def use_of(
     lines = {(*_function_of(line), line.line) for line in adding_lines(case.sources, holder) if line.kind == "adds"}
     filling = sum((*at, line) in lines for at, line in progress.items())
     if not reads:
-        return Use(True, None, filling)
-    last, *_, ends = reads[-1]
-    came_to = progress.get(_function_of(last), 0)
-    return Use(True, last, filling, ends, came_to if came_to > ends else None)
+        return Use(True, None, filling, counted=counted)
+    last = reads[-1]
+    came_to = progress.get(_function_of(last.line), 0)
+    return Use(True, last.line, filling, last.ends, came_to if came_to > last.ends else None, counted)
 
 
 def _function_of(line: Line) -> tuple[str, str | None]:

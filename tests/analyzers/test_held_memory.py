@@ -340,6 +340,35 @@ def test_a_container_of_which_all_is_idle_is_what_to_let_go_of(
     assert told.subject.holder in holders, told.subject.holder
 
 
+COUNTED = """
+def main():
+    trials = search()
+    report(trials)
+    for _ in range(9):
+        serve()
+    print({last})
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("last", "is_idle"), [("len(trials)", True), ("trials[0]", False), ("min(trials)", False)])
+def test_of_what_is_only_counted_yet_the_members_are_idle(tmp_path: Path, last: str, is_idle: bool) -> None:
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", COUNTED.format(last=last))
+    builder.samples(100, [600 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner": "main", "variable": "trials", "owner_file": "/job/fit.py", "is_user": True}
+    held = [
+        row("main() trials", type_name="list", deep_bytes=300 * MB, edge_kind="local", length=20, reference_count=1,
+            **owner)
+    ]  # fmt: skip
+    for number, at_s in enumerate((6.0, 18.0), 1):
+        builder.take(100, number, at_s, holders=held, seen_lines="/job/fit.py:6 main")
+    told = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+    assert [one.subject.variable for one in told] == ["trials"] * is_idle
+    assert not told or (says(told[0].remedy[0], "keep the length", "fit.py:7") and not told[0].idle[0].file)
+
+
 NEVER_READ = """
 def work(part):
     while True:

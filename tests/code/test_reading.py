@@ -206,7 +206,11 @@ main()
 
 @pytest.mark.parametrize(
     "statement",
-    ["Study().read().clean().fit()", "(Study()\n     .read().clean()\n     .fit())", "Study.fit(Study().read().clean())"],
+    [
+        "Study().read().clean().fit()",
+        "(Study()\n     .read().clean()\n     .fit())",
+        "Study.fit(Study().read().clean())",
+    ],
 )
 def test_a_call_is_over_once_the_call_that_needs_its_result_runs(statement: str) -> None:
     """Both are in one statement, which is not over."""
@@ -349,3 +353,11 @@ def test_a_function_that_goes_on_reads_what_the_calls_that_go_on_give_it(then: s
     found = reads_of([Source("__main__", FILE, SHARED.format(then=then))], holder, reached)
     assert any(read.is_over is False for read in found) is goes_on
     assert (16 in {read.line.line for read in found}) is not goes_on, "the call that gave it is told"
+
+
+@pytest.mark.parametrize(("report", "is_count"), [("print(len(rows))", True), ("print(len(rows), rows[0])", None)])
+def test_a_line_that_asks_for_the_length_alone_is_told_apart(report: str, is_count: bool | None) -> None:
+    source = Source("__main__", FILE, AHEAD.format(between="save()", report=report))
+    holder = Holder("rows", "main", "__main__", FILE, "local", "list")
+    counts = {read.is_count for read in reads_of([source], holder, {(FILE, "main"): 4})}
+    assert counts == ({True} if is_count else {True, False})

@@ -39,13 +39,14 @@ class Read(NamedTuple):
     """``is_over``: True where it cannot run again, False where it goes on, None where unclear.
 
     ``is_given``: the object is handed to a library, which may keep it. ``ends``: the last line of its function at which
-    it may be read again, round the loops there.
+    it may be read again, round the loops there. ``is_count``: only how many members it has is asked.
     """
 
     line: Line
     is_over: bool | None
     is_given: bool
     ends: int
+    is_count: bool = False
 
 
 def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: str | None = None) -> list[Read]:
@@ -57,7 +58,8 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     names, progress = Names(index, holder._replace(key=key)), _Progress(index, reached)
     sites = (site.node for scope in index.scopes for site in scope.sites)
     others = {one for node in sites for one in _asked_for_members(node)} if key is not None else set()
-    found: dict[tuple[str, int], tuple[Line, int, bool, int]] = {}
+    counted = {one for scope in index.scopes for site in scope.sites for one in _counted(site.node)}
+    found: dict[tuple[str, int, bool], tuple[Line, int, bool, int]] = {}
     for scope in index.scopes:
         for site in scope.sites:
             for node, is_given in _used(site, index, scope):
@@ -66,12 +68,16 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
                     continue
                 for one in _read_by(_At(scope, site, node), names, progress, index):
                     line = line_at(index, one.scope, one.node, _READS, 1.0)
-                    _, state, was_given, ends = found.get((line.file, line.line), (line, _OVER, False, line.line))
+                    key_of = line.file, line.line, id(node) in counted
+                    _, state, was_given, ends = found.get(key_of, (line, _OVER, False, line.line))
                     state, was_given = max(state, progress.state(one.site, one.scope, one.node)), was_given or is_given
                     ends = max(ends, *(loop.last for loop in one.site.loops), 0)
-                    found[line.file, line.line] = line, state, was_given, ends
+                    found[key_of] = line, state, was_given, ends
     told = {_OVER: True, _UNKNOWN: None, _ON: False}
-    return [Read(line, told[state], given, ends) for _, (line, state, given, ends) in sorted(found.items())]
+    return [
+        Read(line, told[state], given, ends, is_count)
+        for (*_, is_count), (line, state, given, ends) in sorted(found.items())
+    ]
 
 
 def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> bool:
@@ -135,6 +141,13 @@ def _asked_for_members(node: ast.AST) -> set[int]:
     """What is looked up there only to ask it for a member of a name, or to give it one."""
     members = (one for one in ast.walk(node) if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant))
     return {id(one.value) for one in members}
+
+
+def _counted(node: ast.AST) -> Iterator[int]:
+    """What is asked there for its length alone."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "len" and len(one.args) == 1:
+            yield id(one.args[0])
 
 
 _OVER, _UNKNOWN, _ON = range(3)
