@@ -87,7 +87,7 @@ def findings(
     yield from resting
     yield from (_gained(case, *one) for one in to_watch.values())
     if not looked:
-        yield Skipped(_KIND, "no process has a snapshot of its objects at work")
+        yield Skipped(_KIND, "no process has a snapshot of its objects before it ended")
     elif not (told or resting or to_watch):
         none = "no holder of yours keeps what nothing reads any more"
         yield looked_too_early(_KIND, case.growth, so_far) or RuledOut(_KIND, none)
