@@ -19,7 +19,7 @@ from ..evidence.sentences import curve
 from ..facts.accounts.bill import came_to_peak
 from ..facts.accounts.peak import Passing
 from ..facts.case import Case
-from ..facts.code.index import Source
+from ..facts.code.index import Source, lines_of, text_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
 from ..facts.tables import series
@@ -100,10 +100,9 @@ def _finding(
 
 def _had(one: Had, sources: Sequence[Source]) -> Evidence:
     file, line, _ = one.call
-    lines = next((source.text.splitlines() for source in sources if source.file == file), [])
-    text = f": {lines[line - 1].strip()}" if line <= len(lines) else ""
+    text = text_of(next((lines_of(source.text) for source in sources if source.file == file), None), line)
     had = f"{file}:{line} had {format_bytes(one.bytes)} more then than usual"
-    return Evidence(f"{had}{text}", {"line": line, "bytes": round(one.bytes)})
+    return Evidence(f"{had}: {text}" if text else had, {"line": line, "bytes": round(one.bytes)})
 
 
 def _lasted(case: Case, process: ProcessGrowth, passing: Passing, figures: dict[str, object]) -> Evidence:

@@ -15,7 +15,20 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...units import MOST, NEARLY_ALL, SOME
-from .index import COMPREHENSIONS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, part_of, tail
+from .index import (
+    COMPREHENSIONS,
+    Index,
+    Scope,
+    Site,
+    Source,
+    arguments_of,
+    index_of,
+    last_name,
+    pairs,
+    part_of,
+    tail,
+    text_of,
+)
 from .names import Holder, Names
 from .points_to import ADDERS, PUSHES, THING, Things, added_to, adds, points_to
 
@@ -546,7 +559,6 @@ def _on_self(node: ast.AST, scope: Scope) -> bool:
 def line_at(index: Index, scope: Scope, node: ast.AST, kind: str, score: float) -> Line:
     """The line of the sources that a node begins on."""
     number = getattr(node, "lineno", 1)
-    lines = index.lines.get(scope.source.file, [])
-    text = lines[number - 1].strip() if number <= len(lines) else ""
+    text = text_of(index.lines.get(scope.source.file), number)
     function = None if scope.kind == "module" else scope.qualname
     return Line(scope.source.file, number, function, text, kind, score)

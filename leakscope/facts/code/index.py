@@ -149,6 +149,11 @@ def lines_of(text: str) -> list[str]:
     return _LINE_END.split(text)
 
 
+def text_of(lines: Sequence[str] | None, line: int) -> str:
+    """What stands on a line of a file; nothing where that is not known."""
+    return lines[line - 1].strip() if lines and 0 < line <= len(lines) else ""
+
+
 def pairs(node: ast.AST) -> Iterator[Pair]:
     """Targets of an assignment, each with the expression it gets; a tuple that is unpacked goes to all its names."""
     if isinstance(node, ast.Assign):

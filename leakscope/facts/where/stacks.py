@@ -11,7 +11,7 @@ from ...units import MOST, SOME
 from ..calls import Call, called_at, calls_of, function_of
 from ..code.adding import CALLS, Line, Source
 from ..code.imports import package_named
-from ..code.index import index_of
+from ..code.index import index_of, text_of
 from ..code.points_to import Variable, points_to
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
@@ -102,7 +102,7 @@ def lines_of(
             functions.setdefault(call[:2], function_of(call.function))
     lines = []
     for (file, line), found in places.items():
-        first, text = found[0], _text(texts.get(file), line)
+        first, text = found[0], text_of(texts.get(file), line)
         package = next((one.package for one in found if one.package), None)
         lines.append(
             GrowthLine(
@@ -178,10 +178,6 @@ def _with(line: GrowthLine, calls: Sequence[GrowthLine]) -> GrowthLine:
         alive=tuple(alive for one in both for alive in one.alive),
         through=tuple(calls),
     )
-
-
-def _text(lines: list[str] | None, line: int) -> str:
-    return lines[line - 1].strip() if lines and 0 < line <= len(lines) else ""
 
 
 def _called_package(stack: str, file: str, line: int) -> str | None:
