@@ -23,7 +23,7 @@ from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_
 from ..evidence.native_caches import Cache, arrow_pool_bytes, known_cache
 from ..evidence.sentences import curve, grew_at
 from ..facts.accounts.ledger import growth_of
-from ..facts.accounts.tensors import has_unweighed_tensors
+from ..facts.accounts.tensors import ever_more_tensors, has_unweighed_tensors
 from ..facts.case import Case
 from ..facts.code.ending import freed_by
 from ..facts.code.imports import STANDARD_LIBRARY
@@ -86,6 +86,10 @@ def findings(
             text = f"no snapshot of {process.label} weighed its tensors: what malloc handed out may be theirs"
             reasons.append(Skipped(_KIND, text))
             continue
+        elif look.is_of_torch and is_partly_read(process) and ever_more_tensors(process, growth.start_s, growth.end_s):
+            text = f"ever more tensors live in {process.label}, and of its objects a part was read: they may have it"
+            reasons.append(Skipped(_KIND, text))
+            continue
         elif (one := compiling(growth, process)) is not None and not one.goes_on:
             why_not = f"{one.compiler.library} compiled while {process.label} warmed up, and no longer"
         elif is_explained(so_far, process):
@@ -133,6 +137,11 @@ class _Look(NamedTuple):
     def may_be_tensors(self) -> bool:
         """Unless samples saw another library ask for the memory."""
         return self.asked is None or self.asked.package in (None, "torch")
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Samples saw torch ask for it."""
+        return self.asked is not None and self.asked.package == "torch"
 
 
 def _look(case: Case, process: ProcessGrowth, min_line_share: float) -> _Look:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from ..confidence import AGAINST, FAIR, STRONG, SURE, WEAK, Ground
 from ..evidence.explained import explained_bytes, growing_holder
+from ..evidence.leaked_references import is_partly_read
 from ..evidence.retained import OBJECTS
 from ..evidence.sentences import at_line, grew_at, looked_too_early
 from ..facts import imported
@@ -171,7 +172,9 @@ def _unseen(case: Case, process: ProcessGrowth, inside: bool) -> tuple[str | Non
         return early.reason, again or look
     if inside:
         diff = "look at leakscope heap --diff: it lists all that gained, also what is too little for a finding"
-        return "small objects held in very many places stay below what a snapshot can see", again or diff
+        part = "of its objects a part was read: who holds it was not among them"
+        small = "small objects held in very many places stay below what a snapshot can see"
+        return part if is_partly_read(process) else small, again or diff
     few = f"fewer than two snapshots were taken inside {process.label}: its Python objects were not checked"
     longer = "record a longer run: two snapshots are needed to see who holds it"
     return imported.why_not(case.recording) or few, again or blind_spot(case.recording, process.pid) or longer

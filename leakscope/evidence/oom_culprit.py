@@ -9,13 +9,14 @@ import numpy as np
 
 from ..facts.case import Case
 from ..facts.code.adding import adding_lines
+from ..facts.heap.comparable import Heap
+from ..facts.heap.place import Place
 from ..facts.processes.table import Process
 from ..facts.subject import subject_of
-from ..facts.tables import int_of, only
 from ..facts.where.holders import about, defined_at, holder_name
 from ..findings import Evidence, Finding, Subject, in_order
-from ..kinds import GROWTH, SIBLINGS, WASTE
-from ..units import MOST, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
+from ..kinds import ASIDE, GROWTH, SIBLINGS, WASTE
+from ..units import GOOD_PART, MOST, SLIGHT, SOME, SOON_S, GiB, format_bytes, format_duration, format_rate, over
 
 _SAME_S = SOON_S  # who ended later than so long before it was there with it
 _WORTH_A_WORD_S = 7 * 86400.0  # a GiB that lasts longer is no growth of this run
@@ -62,7 +63,15 @@ def culprit(case: Case, hog: Process, so_far: Sequence[Finding]) -> Culprit | No
         filler = next((m for m in case.processes if m.pid == finding.subject.pid and m.held_bytes), None)
         if filler is not None:
             return _of_finding(case, finding, filler, filler.held_bytes or 0)
-    return _held_most(case, hog, held)
+    found = _by_snapshots(case, hog, held)
+    if found is not None:
+        return found
+    with_it = [m for m in case.processes if m is not hog and m.born_s < hog.died_s <= m.died_s + _SAME_S]
+    others = [one for one in (_filled_up(case, m) for m in with_it) if one is not None]
+    if others:
+        return max(others, key=lambda one: one.filled_bytes)
+    unheld = [f for f in so_far if f.tells(ASIDE) and _is_about(f, hog) and f.subject.line and f.bytes >= SOME * held]
+    return _of_finding(case, unheld[0], hog, held) if unheld else None
 
 
 def _is_about(finding: Finding, hog: Process) -> bool:
@@ -139,40 +148,57 @@ def would_have_been_enough(
     return Evidence("; ".join(parts), figures) if parts else None
 
 
-def _held_most(case: Case, hog: Process, held: int) -> Culprit | None:
-    """By the last snapshot, the innermost name of the user's under which most was filling up: the run may have been too
-    short to call that a leak; else under which most lay.
-    """
-    takes = case.rows("takes")
-    takes = only(takes, (takes["pid"] == hog.pid) & (takes["start_ticks"].fillna(hog.start_ticks) == hog.start_ticks))
-    if not len(takes):
-        return None
-    last = takes.sort_values("take").iloc[-1]
+def _by_snapshots(case: Case, hog: Process, held: int) -> Culprit | None:
+    """The run may have been too short to call it a leak, or what is left beside libraries too little."""
+    filled = _filled_up(case, hog)
+    if filled is not None:
+        return filled
     seen = case.heap(hog.pid)
-    at = seen.position(int(last["take"]))
-    if at is None:
+    if not seen.time_s.size:
         return None
-    then = min(held, int_of(last, "rss_bytes") or held)  # more may have come since
-    places = [one for one in seen.places if one.has_users_name]
-    most = max((float(one.deep_bytes[at] - one.deep_bytes[0]) for one in places), default=0.0)
-    if has_grown := most >= SOME * held:
-        large = [one for one in places if one.deep_bytes[at] - one.deep_bytes[0] >= MOST * most]
-    else:
-        large = [one for one in places if one.deep_bytes[at] >= MOST * then]
-    place = min(large, key=lambda one: (float(one.deep_bytes[at]), -len(one.path)), default=None)
+    then = min(held, seen.rss_bytes[-1] or held)  # more may have come since
+    large = [one for one in _named(seen) if one.deep_bytes[-1] >= MOST * then]
+    place = min(large, key=lambda one: (float(one.deep_bytes[-1]), -len(one.path)), default=None)
     if place is None:
         return None
-    size, share = int(place.deep_bytes[at]), min(1.0, float(place.deep_bytes[at]) / held)
-    line = next(iter(adding_lines(case.sources, place.as_holder())), None)
-    subject = subject_of(hog, line or defined_at(place), device="cpu", **about(place, place))
-    name, first = _name(holder_name(place)), int(place.deep_bytes[0])
-    seconds = float(seen.time_s[at] - seen.time_s[0])
-    if not has_grown:
-        clause = f"{name} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
-        return Culprit(clause, subject, size, share, size)
-    clause = f"{name} grew from {format_bytes(first)} to {format_bytes(size)} in {format_duration(seconds)}"
-    clause += f": at least {share:.0%} of what the process held"
+    size, share = int(place.deep_bytes[-1]), min(1.0, float(place.deep_bytes[-1]) / held)
+    clause = f"{_name(holder_name(place))} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
+    return Culprit(clause, _subject_of(case, hog, place), size, share, size)
+
+
+def _filled_up(case: Case, hog: Process) -> Culprit | None:
+    """The innermost name of the user's that gained most of what a process did, since some snapshot of it: imports and
+    the first step may have come before.
+    """
+    seen = case.heap(hog.pid)
+    since: dict[Place, int] = {}
+    for one in _named(seen):
+        gained, came = (size[-1] - size[:-1] for size in (one.deep_bytes, seen.rss_bytes))
+        own = np.flatnonzero((gained >= SLIGHT) & (gained >= GOOD_PART * came))
+        if own.size:
+            since[one] = int(own[np.argmax(gained[own])])
+    gains = {one: float(one.deep_bytes[-1] - one.deep_bytes[at]) for one, at in since.items()}
+    large = [one for one, gained in gains.items() if gained >= MOST * max(gains.values())]
+    place = min(large, key=lambda one: (float(one.deep_bytes[-1]), -len(one.path)), default=None)
+    if place is None:
+        return None
+    at = since[place]
+    first, size = int(place.deep_bytes[at]), int(place.deep_bytes[-1])
+    seconds = float(seen.time_s[-1] - seen.time_s[at])
+    share = min(1.0, size / max(hog.held_bytes or 0, 1))
+    clause = f"{_name(holder_name(place))} grew from {format_bytes(first)} to {format_bytes(size)}"
+    clause += f" in {format_duration(seconds)}: at least {share:.0%} of what {hog.label} held"
+    subject = _subject_of(case, hog, place)
     return Culprit(clause, subject, size, share, size, bytes_per_s=over(size - first, seconds))
+
+
+def _named(seen: Heap) -> list[Place]:
+    return [one for one in seen.places if one.has_users_name]
+
+
+def _subject_of(case: Case, hog: Process, place: Place) -> Subject:
+    line = next(iter(adding_lines(case.sources, place.as_holder())), None)
+    return subject_of(hog, line or defined_at(place), device="cpu", **about(place, place))
 
 
 def hog_of(victim: Process | None, others: Sequence[Process], at_s: float | None) -> Process | None:

@@ -78,7 +78,7 @@ class Case:
     def growth(self) -> TreeGrowth:
         """Whether the tree of processes grows, and each process over its life."""
         growth = self._judged
-        found = self.kills.sure if growth.leaking is False else ()
+        found = () if growth.leaking else self.kills.sure
         killed = [k for k in found if k.time_s is not None and growth.start_s <= k.time_s < growth.end_s]
         if not killed:
             return growth

@@ -86,6 +86,28 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
     assert isinstance(ruled_out, RuledOut)
 
 
+TORCH = {
+    "native_library": "/venv/lib/python3.11/site-packages/torch/lib/libc10.so",
+    "native_function": "c10::alloc_cpu",
+}
+
+
+@pytest.mark.parametrize(("is_sampled", "come", "is_native"), [(True, 1, False), (True, 0, True), (False, 1, True)])
+def test_tensors_that_were_not_reached_are_no_memory_that_nobody_holds(tmp_path, is_sampled, come, is_native):
+    """Where a part of the objects was read: ever more tensors live, whoever holds them."""
+    builder = leaking(tmp_path, tensor_count=[500 + come * s for s in range(20)])
+    for number, at_s in enumerate((4, 9, 17), 1):
+        builder.row("heap_graphs", at_s, PID, take=number, is_sampled=is_sampled, weighs_tensors=True)
+    for at_s in (5, 10, 15, 20):
+        stack = f"{FILE}:9 main\n{FILE}:5 step"
+        builder.allocated(PID, at_s, int(10 * MiB * at_s), stack, sample_count=10 * at_s, **TORCH)
+    report = asked(builder.open(), only=["native-growth", "unexplained-growth"])
+    assert [f.kind for f in report.findings] == ["native-growth" if is_native else "unexplained-growth"]
+    (first,) = report.findings
+    assert (first.subject.file, first.subject.line) == (FILE, 5)
+    assert is_native or says(" ".join(first.doubts), "a part was read")
+
+
 @pytest.mark.parametrize(("member", "is_theirs"), [("codec._core.Frame", True), ("mycodec.Frame", False)])
 def test_a_library_is_not_accused_while_somebody_keeps_its_objects(tmp_path, member, is_theirs):
     """However much each has: that was not weighed, and explains less than half of the growth."""

@@ -260,7 +260,50 @@ def test_what_fell_as_a_worker_was_killed_was_not_given_back(tmp_path):
 
     verdict = of(tmp_path / "killed", is_killed=True).verdict
     assert verdict.leaking is None and "killed 3 processes" in verdict.headline
-    assert of(tmp_path / "ended", is_killed=False).verdict.leaking is not None
+    ended = of(tmp_path / "ended", is_killed=False).verdict  # 40 MiB below its limit
+    assert ended.leaking is None and "would have filled cgroup /job" in ended.headline
+
+
+def nearly_all_libraries(builder: RecordingBuilder, pid: int, *, gained: int) -> RecordingBuilder:
+    """Snapshots of 600 MiB, of which 200 came by the second; between the last two ``gained`` of 30 MiB are a list's."""
+    for number, (at_s, rss, size) in enumerate(((2.0, 400, 0), (6.0, 600, 0), (16.0, 630, gained)), 1):
+        rows = {"path": "rows", "root_kind": "module", "deep_bytes": size * MiB, "type_name": "list", "object_count": 1,
+                "variable": "rows", "owner": "train", "edge_kind": "global", "is_user": True}  # fmt: skip
+        builder.take(pid, number, at_s, holders=[rows], rss_bytes=rss * MiB)
+    return builder
+
+
+@pytest.mark.parametrize(("gained", "is_named"), [(20, True), (2, False)])
+def test_what_filled_the_rest_is_named_however_much_libraries_hold(tmp_path: Path, gained: int, is_named: bool) -> None:
+    """In a small container most is libraries, and most of what came since the start is their imports."""
+    builder = logged(counted(job(tmp_path), host=1, own=1), *kill_lines())
+    kill = found(answer(nearly_all_libraries(builder, PID, gained=gained)))
+    assert ("train.rows grew from 0 B to 20.0 MiB" in kill.title) is is_named
+    assert kill.subject.variable == ("rows" if is_named else None)
+
+
+def test_a_worker_that_filled_up_is_named_where_another_process_was_killed(tmp_path: Path) -> None:
+    builder = job(tmp_path)
+    builder.process(WORKER, role="dataloader-worker", comm="pt_data_worker", died_s=END_S)
+    builder.samples(WORKER, [500 * MiB] * 20)
+    logged(counted(builder, host=1, own=1), *kill_lines())
+    kill = found(answer(nearly_all_libraries(builder, WORKER, gained=20)))
+    assert "train.rows grew from 0 B to 20.0 MiB" in kill.title and f"[{WORKER}]" in kill.title
+    assert kill.subject.pid == WORKER
+
+
+def test_nothing_is_called_stable_if_what_would_not_show_fills_the_limit(tmp_path: Path) -> None:
+    """Memory that moves by 100 MiB says nothing of a leak of some MiB; 30 MiB below the limit that matters at once."""
+
+    def verdict(folder: Path, limit: int) -> bool | None:
+        folder.mkdir()
+        held = [(500 + 100 * (s % 2)) * MiB for s in range(80)]
+        builder = RecordingBuilder(folder).process(PID, cmdline="python train.py").samples(PID, held)
+        builder.host([50 * GiB] * 80, 100 * GiB).cgroup(held, limit, cgroup_file_bytes=0)
+        return analyze(builder.open()).verdict.leaking
+
+    assert verdict(tmp_path / "wide", 8 * GiB) is False
+    assert verdict(tmp_path / "tight", 602 * MiB) is None
 
 
 def test_who_was_killed_is_not_who_held_most(tmp_path: Path) -> None:

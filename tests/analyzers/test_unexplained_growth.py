@@ -120,7 +120,8 @@ def test_the_line_that_allocated_what_stays_is_told_with_what_it_is_put_into(tmp
     for at_s in (1.0, 10.0, 19.0):
         live = int(at_s * MiB / 4)
         stack = "/home/me/train.py:7 main\n/home/me/train.py:3 " + function
-        builder.allocated(PID, at_s, live, stack, sample_count=40, settled_bytes=int(settled * live))
+        lives = {"settled_bytes": int(settled * live), "asked_bytes": int(live / settled)}
+        builder.allocated(PID, at_s, live, stack, sample_count=40, **lives)
     (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
     assert finding.subject.variable == named
     assert says(finding.title, "allocated at train.py:3 and put into") is (named is not None)

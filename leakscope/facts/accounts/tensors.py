@@ -7,14 +7,16 @@ the whole.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from ...findings import BudgetRow
 from ...storage import Recording
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
+from ..heap.handles import in_step_by_sample
 from ..series.arithmetic import level_at
-from ..tables import AT_EXIT, figures, only
+from ..tables import AT_EXIT, figures, narrow, only
 
 # In the order of a person's question: the model, what training adds to it, what a step adds, what the program keeps.
 OWNERS = {
@@ -37,6 +39,17 @@ def has_unweighed_tensors(process: ProcessGrowth, start_s: float, end_s: float) 
     takes = process.rows("takes")
     weighed = only(takes, takes["tensor_bytes"].notna() & takes["time_s"].between(start_s, end_s))
     return bool((counts > 0).any()) and len(weighed) < 2
+
+
+def ever_more_tensors(process: ProcessGrowth, start_s: float, end_s: float) -> bool:
+    """Whether tensors came to live as memory came into use: somebody keeps them, whether a snapshot reached it or not.
+
+    They are counted by the references that their type has, without a look at any of them.
+    """
+    rows = narrow(process.rows("sentinels"), "time_s", "tensor_count", "malloc_in_use_bytes").dropna()
+    rows = only(rows, rows["time_s"].between(start_s, end_s))
+    count, in_use = (rows[column].to_numpy(dtype=np.float64) for column in ("tensor_count", "malloc_in_use_bytes"))
+    return in_step_by_sample(count, in_use) is not None
 
 
 _END, _PEAK = "end", "peak"

@@ -138,7 +138,7 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
     ahead_s = horizon_s if horizon_s is not None else _HORIZON_S
     if limit is None or growth.main is None:
         return growth
-    room = float(limit.limit_bytes[-1] - limit.used_bytes[-1])
+    room = limit.least_room_bytes
     least_per_hour = min(room, _MATTERS * float(limit.limit_bytes[-1])) / ahead_s * 3600
     within = f"within {format_duration(ahead_s)}"
     gained = growth.main.growth_bytes if growth.main.is_hidden else growth.growth_bytes
@@ -148,8 +148,12 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
         reason = f"it grows by {rate}, less than {_MATTERS:.0%} of {limit.label} {within}"
         return replace(growth, leaking=False, reason=reason, is_harmless=True)
     least = growth.least_bytes_per_hour
+    span_s = growth.end_s - growth.start_s
+    if growth.leaking is False and least is not None and least * span_s / 3600 > room:
+        reason = f"a leak of {format_rate(least, 0)} would not have shown, and would have filled {limit.label}"
+        return replace(growth, leaking=None, reason=reason, least_bytes_per_hour=None)
     if growth.leaking is False and least is not None and least > least_per_hour > 0:
-        needed_s = (growth.end_s - growth.start_s) * least / least_per_hour
+        needed_s = span_s * least / least_per_hour
         if horizon_s is None:
             return replace(growth, enough_s=needed_s)
         reason = f"a leak of {format_rate(least, 0)} would not have shown, and matters {within}"

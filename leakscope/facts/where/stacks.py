@@ -71,7 +71,10 @@ def stays_at(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Sourc
     first = next(iter(lines_of(growth, process, sources)), None)
     if first is None or first.function in (None, "<module>") or first.share < MOST or not first.is_sure:
         return None
-    live, settled = (sum(getattr(one, column) for one in first.alive) for column in ("live_bytes", "settled_bytes"))
+    columns = ("bytes", "asked_bytes", "live_bytes", "settled_bytes")
+    came, asked, live, settled = (sum(getattr(one, column) for one in first.alive) for column in columns)
+    if came >= MOST * asked > 0:  # little of it was freed again
+        return first
     # Of a window that is hardly longer than what it takes to settle little can have, though all of it stays.
     could = 1 - SETTLED_S / max(growth.end_s - growth.start_s, SETTLED_S)
     return first if settled >= MOST * could * live > 0 else None
