@@ -25,7 +25,7 @@ from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
-from ..where.progress import Had, asked_at, came_with, kept_since
+from ..where.progress import Had, came_with, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
@@ -464,7 +464,6 @@ def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float
     name, asked = "came after it" if at_s >= since_s else "was gone by then", None
     if is_level:
         asked = kept_since(process, since_s, at_s, MOST * size)
-        asked = asked_at(process, at_s) if asked is None and not _goes_on(process, at_s) else asked
         name += f", asked for in {asked.asked_in}" if asked is not None else ""
     return BillRow(SINCE, name, round(size), process.label, True, **_place_of(asked))
 
