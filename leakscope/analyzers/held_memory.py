@@ -35,7 +35,7 @@ from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
-from ..facts.where.holders import about, defined_at, holder_name, named_in
+from ..facts.where.holders import KNOWN_ADDER, about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import HELD
 from ..units import FEWEST, HARDLY, MOST, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_count, format_duration
@@ -272,8 +272,8 @@ def _members(one: _Idle) -> tuple[str | None, float]:
     return one.place.member_type, one.bytes / count if count else 0.0
 
 
-def _line(lines: Sequence[Line], sure_score: float = 0.7) -> Line | None:
+def _line(lines: Sequence[Line]) -> Line | None:
     """Where it came in: what surely adds to it; else, since it stands, what made it, and no call of a method of it."""
-    if lines and lines[0].score >= sure_score:
+    if lines and lines[0].score >= KNOWN_ADDER:
         return lines[0]
     return next((line for line in lines if line.kind == "creates"), next(iter(lines), None))

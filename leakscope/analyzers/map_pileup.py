@@ -22,6 +22,7 @@ from ..facts.case import Case
 from ..facts.code.adding import find_calls
 from ..facts.growth.passing import started_s
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import DAY_S
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import look_of, narrow
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -33,7 +34,6 @@ TELLS = (PILE,)
 AFTER = ("fd-pileup", "mapped-files", "shared-memory", "thread-pileup")  # what they tell of has mappings, too
 _KIND = "map-pileup"
 _USUAL_LIMIT = 65_530  # vm.max_map_count, where nobody raised it
-_SOON_S = 24 * 3600.0
 _NAMES = {
     "anonymous": "mappings of anonymous memory",
     "file": "mappings of files",
@@ -135,7 +135,7 @@ def _finding(case: Case, pile: _Looks) -> Finding:
     return case.finding(
         _KIND,
         f"{what[:1].upper()}{what[1:]} pile up: {pile.risen:,} more than at the start",
-        severity="warning" if left_s < _SOON_S else "note",
+        severity="warning" if left_s < DAY_S else "note",
         grounds=[
             Ground("mappings were counted; looks are few, and a library may mean to keep some", STRONG),
             Ground("the line that makes them is known", FAIR) if line is not None else None,

@@ -12,6 +12,7 @@ from .adding import JOINERS, removed_from
 from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, parse, part_of
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
+SHORT = 40  # characters of what a sentence quotes
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
 
 
@@ -267,7 +268,7 @@ def new_each_time(node: ast.stmt) -> list[str]:
         inner = inner.func if isinstance(inner, ast.Call) else inner.value
     given = arguments_of(outer) if outer is not None else []
     given = [one for one in given if not isinstance(one, ast.Constant) and not _makes_object(one)]
-    return [text for one in given if len(text := ast.unparse(one)) <= 40]
+    return [text for one in given if len(text := ast.unparse(one)) <= SHORT]
 
 
 def _makes_object(node: ast.expr) -> bool:
