@@ -31,7 +31,9 @@ def _allocators(case: Case) -> Iterator[DeviceMemory]:
         if time_s.size >= 2:
             limit_bytes = max((oom.total_bytes for oom in use.ooms), default=_only_total(case))
             failures = [_failure(oom) for oom in use.ooms]
-            yield _drawn(use.label, time_s, limit_bytes, failures, reserved_bytes=reserved, allocated_bytes=allocated)
+            yield _drawn(
+                use.label, time_s, 2, limit_bytes, failures, reserved_bytes=reserved, allocated_bytes=allocated
+            )
 
 
 def _snapshots(case: Case) -> Iterator[DeviceMemory]:
@@ -42,8 +44,8 @@ def _snapshots(case: Case) -> Iterator[DeviceMemory]:
             yield _drawn(
                 f"{device.label}, snapshot {device.number}",
                 device.times_s,
+                6,
                 failures=[Moment("death", round(at_s, 6), f"no room for {size}") for at_s, size in failed],
-                digits=6,
                 allocated_bytes=device.levels[1:].astype(float),
                 reserved_bytes=device.reserved_levels[1:].astype(float),
             )
@@ -69,7 +71,7 @@ def _by_driver(case: Case) -> Iterator[DeviceMemory]:
         process = case.growth.process(one.pid)
         if one.pid not in known and process is not None and len(one.time_s) >= 2:
             name = f"{one.device} in {process.label}"
-            yield _drawn(name, one.time_s, _only_total(case), used_bytes=one.used_bytes)
+            yield _drawn(name, one.time_s, 2, _only_total(case), used_bytes=one.used_bytes)
 
 
 def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
@@ -83,7 +85,7 @@ def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
             last = own.iloc[-1]
             name = f"GPU {int_of(last, 'gpu_index')} ({text_of(last, 'gpu_name') or 'unnamed'}), all processes"
             used = figures(own, "gpu_used_bytes")
-            yield _drawn(name, figures(own, "time_s"), int_of(last, "gpu_total_bytes"), failures, used_bytes=used)
+            yield _drawn(name, figures(own, "time_s"), 2, int_of(last, "gpu_total_bytes"), failures, used_bytes=used)
 
 
 def _only_total(case: Case) -> int | None:
@@ -101,9 +103,9 @@ def _failure(oom: Oom) -> Moment:
 def _drawn(
     name: str,
     time_s: Floats,
+    digits: int,
     limit_bytes: int | None = None,
     failures: Sequence[Moment] = (),
-    digits: int = 2,
     **curves: Floats,
 ) -> DeviceMemory:
     """With as many points as can be drawn, by the first of its curves; NaN is what nobody read."""
