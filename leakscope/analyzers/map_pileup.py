@@ -24,7 +24,7 @@ from ..facts.growth.passing import started_s
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import DAY_S
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import look_of, narrow
+from ..facts.tables import by_look, only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
 from ..units import FEWEST, MOST, MUCH, format_duration
@@ -108,17 +108,12 @@ def findings(
 
 def _looks(process: ProcessGrowth) -> _Looks | None:
     """None where there are too few to tell."""
-    rows = narrow(process.rows("memory_maps"), "time_s", "map_kind", "map_count")
-    rows = rows[(rows["time_s"] <= process.exit_s) & rows["map_count"].notna()]
-    if not len(rows):
-        return None
-    rows = rows.assign(look=look_of(rows), map_count=rows["map_count"].astype("float64"))
-    time_s = rows.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
-    if time_s.size < FEWEST:
-        return None
-    kinds = rows.groupby(["map_kind", "look"])["map_count"].sum().unstack(fill_value=0)
-    counts = kinds.to_numpy(dtype=np.float64)
-    return _Looks(process, time_s, counts.sum(axis=0), dict(zip(map(str, kinds.index), counts)))
+    rows = process.rows("memory_maps")
+    rows = only(rows, (rows["time_s"] <= process.exit_s) & rows["map_count"].notna())
+    time_s, kinds = by_look(rows, "map_count", "map_kind")
+    counts = kinds.to_numpy()
+    looks = _Looks(process, time_s, counts.sum(axis=0), dict(zip(map(str, kinds.index), counts)))
+    return looks if time_s.size >= FEWEST else None
 
 
 def _finding(case: Case, pile: _Looks) -> Finding:
