@@ -18,7 +18,7 @@ from ..agent import libraries
 from ..facts.calls import Call
 from ..facts.code.adding import Line, Source
 from ..facts.code.imports import STANDARD_LIBRARY
-from ..facts.code.index import last_name, tail
+from ..facts.code.index import tail
 from ..facts.code.points_to import adds
 from ..facts.code.statements import (
     SHORT,
@@ -33,6 +33,7 @@ from ..facts.code.statements import (
     stored,
     stores_part,
 )
+from ..facts.code.syntax import DEFINED, last_name
 from ..facts.code.ways_out import Library
 from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
@@ -282,7 +283,7 @@ def _method_with_cache(one: Held) -> dict[str, str] | None:
     """A cache round a method, in which objects of its class were seen: its keys are all arguments, self among them."""
     node = one.node if one.named.reference.edge_kind == "cache" else None
     own = one.statement.cls if one.statement is not None else None
-    if own is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not node.args.args:
+    if own is None or not isinstance(node, DEFINED) or not node.args.args:
         return None
     names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
     has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in downwards(one.place.children))
