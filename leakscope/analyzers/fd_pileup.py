@@ -18,13 +18,12 @@ import pandas as pd
 from ..agent import libraries
 from ..confidence import AGAINST, SURE, Ground
 from ..evidence.keepers import DESCRIPTORS, opening_line
-from ..evidence.pile import OwnPile, rising
+from ..evidence.pile import OwnPile, rising, up_to_the_end
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
 from ..facts.case import Case
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls
-from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
 from ..facts.tables import by_look, series
@@ -148,18 +147,12 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     )
 
 
-def _allocated_at(
-    case: Case,
-    process: ProcessGrowth,
-    line: Line | None,
-    *,
-    min_share: float = MUCH,  # of what was sampled: less may be anything
-) -> GrowthLine | None:
+def _allocated_at(case: Case, process: ProcessGrowth, line: Line | None) -> GrowthLine | None:
     """What the line that opens them asked malloc for and is still there: buffers go with what they belong to."""
     if line is None or not case.growth.leaking:
         return None
     lines = lines_of(case.growth, process, case.sources, NATIVE)
-    return next((one for one in lines if (one.file, one.line) == line[:2] and one.share >= min_share), None)
+    return next((one for one in lines if (one.file, one.line) == line[:2] and one.share >= MUCH), None)
 
 
 def _native_growth(case: Case, process: ProcessGrowth) -> int:
