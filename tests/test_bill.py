@@ -149,8 +149,8 @@ def test_a_peak_says_who_asked_for_it(tmp_path: Path) -> None:
     builder.samples(PARENT, rss=[n * MiB for n in held], every_s=1.0)
     at = {"function": "prepare", "owner_file": "/a/train.py", "owner_line": 9}
     builder.allocated(PARENT, 4.0, 50 * MiB, "/a/train.py:20 main")
-    builder.allocated(PARENT, 7.0, 50 * MiB, "/a/train.py:20 main")
-    builder.allocated(PARENT, 7.0, 0, stack, **{**at, "asked_bytes": 200 * MiB})
+    builder.allocated(PARENT, 7.0, 50 * MiB, "/a/train.py:20 main", peak_bytes=50 * MiB, peak_ago_s=1.0)
+    builder.allocated(PARENT, 7.0, 0, stack, **at, peak_bytes=200 * MiB, peak_ago_s=1.0)
     builder.allocated(PARENT, 10.0, 50 * MiB, "/a/train.py:20 main")
     report = report_of(Case(builder.ends(at_s=13.0, exit_code=0).open()))
     (_, peak) = report.bill
@@ -415,8 +415,9 @@ def test_a_peak_is_told_by_the_snapshot_that_divides_it_and_by_what_no_object_ha
         builder.take(PARENT, number, at_s, holders=places, array_bytes=60 * MiB, malloc_in_use_bytes=in_use * MiB)
     stack = "/a/train.py:20 main\n/a/train.py:9 prepare"
     at = {"function": "prepare", "owner_file": "/a/train.py", "owner_line": 9}
-    for at_s, asked in ((6.0, 0), (12.0, 330), (18.0, 330), (24.0, 330)):
-        builder.allocated(PARENT, at_s, 0, stack, **{**at, "asked_bytes": asked * MiB})
+    for at_s in (6.0, 12.0, 18.0, 24.0):
+        peak = {"peak_bytes": 330 * MiB, "peak_ago_s": 2.5} if at_s == 12.0 else {}
+        builder.allocated(PARENT, at_s, 0, stack, **at, **peak)
     report = report_of(Case(builder.ends(at_s=31.0, exit_code=0).open()))
     peak = report.bill[1]
     came = {row.name: row.bytes for row in peak.rows if row.account == "since-snapshot"}

@@ -27,6 +27,7 @@ from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.gpu.budget import DeviceBudget
 from ..facts.gpu.copies import SecondSet, second_set
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.heap.owners import is_optimizer
 from ..facts.heap.place import Place
 from ..facts.subject import About
 from ..facts.tables import int_of, only
@@ -162,11 +163,7 @@ def _history(
     lines = {path: line.line for path in rounds[-1].sets if (line := _line(case, path, places.get(path))) is not None}
     names = {place.type_name for place in case.heap(process.pid).places}
     names.update(process.rows("object_types")["type_name"].dropna())
-    return History(rounds, steps, lines, any(map(_is_optimizer, names)))
-
-
-def _is_optimizer(type_name: str) -> bool:
-    return type_name.startswith("torch.optim.") and not type_name.startswith("torch.optim.lr_scheduler")
+    return History(rounds, steps, lines, any(map(is_optimizer, names)))
 
 
 def _groups(accused: Iterable[Pair]) -> list[list[Pair]]:

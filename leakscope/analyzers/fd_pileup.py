@@ -18,16 +18,15 @@ import pandas as pd
 from ..agent import libraries
 from ..confidence import AGAINST, SURE, Ground
 from ..evidence.keepers import DESCRIPTORS, opening_line
-from ..evidence.pile import OwnPile, rising
+from ..evidence.pile import OwnPile, rising, up_to_the_end
 from ..evidence.sentences import at_line
 from ..facts.accounts.ledger import growth_of
 from ..facts.case import Case
 from ..facts.code.adding import Line, Source
 from ..facts.code.starts import calls
-from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import look_of, series
+from ..facts.tables import by_look, series
 from ..facts.where.allocations import NATIVE
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
@@ -89,10 +88,8 @@ def _counts(process: ProcessGrowth) -> Floats:
     sampled_s, sampled = series(samples, "fd_count")
     if not len(descriptors):
         return np.interp(process.time_s, sampled_s, sampled) if sampled.size else sampled
-    sums = descriptors["open_count"].astype(float).groupby(look_of(descriptors)).sum()
-    starts = descriptors["time_s"].groupby(look_of(descriptors)).min()
-    at_s = np.concatenate([sampled_s, starts.to_numpy(dtype=np.float64)])
-    count = np.concatenate([sampled, sums.to_numpy(dtype=np.float64)])
+    looks_s, by_kind = by_look(descriptors, "open_count", "fd_kind")
+    at_s, count = np.concatenate([sampled_s, looks_s]), np.concatenate([sampled, by_kind.to_numpy().sum(axis=0)])
     order = np.argsort(at_s, kind="stable")
     return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
 
@@ -150,18 +147,12 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     )
 
 
-def _allocated_at(
-    case: Case,
-    process: ProcessGrowth,
-    line: Line | None,
-    *,
-    min_share: float = MUCH,  # of what was sampled: less may be anything
-) -> GrowthLine | None:
+def _allocated_at(case: Case, process: ProcessGrowth, line: Line | None) -> GrowthLine | None:
     """What the line that opens them asked malloc for and is still there: buffers go with what they belong to."""
     if line is None or not case.growth.leaking:
         return None
     lines = lines_of(case.growth, process, case.sources, NATIVE)
-    return next((one for one in lines if (one.file, one.line) == line[:2] and one.share >= min_share), None)
+    return next((one for one in lines if (one.file, one.line) == line[:2] and one.share >= MUCH), None)
 
 
 def _native_growth(case: Case, process: ProcessGrowth) -> int:
@@ -176,20 +167,13 @@ def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str
     """
     if not len(descriptors):
         return None, None, 0
-    looks = look_of(descriptors)
-    last, first = descriptors[looks == looks.max()], descriptors[looks == looks.min()]
-
-    def gained(*keys: str) -> pd.Series[float]:
-        after, before = (
-            rows.groupby([*keys], dropna=False)["open_count"].sum().astype(float) for rows in (last, first)
-        )
-        return after.sub(before.reindex(after.index).fillna(0.0))
-
-    by_kind, by_path = gained("fd_kind"), gained("fd_kind", "fd_path")
-    kind, most = by_kind.index.to_list()[int(np.argmax(by_kind.to_numpy()))], int(by_kind.max())
+    _, counts = by_look(descriptors, "open_count", "fd_kind", "fd_path")
+    by_path = counts.iloc[:, -1] - counts.iloc[:, 0]
+    by_kind = by_path.groupby(level=0).sum()
+    kind, most = by_kind.idxmax(), int(by_kind.max())
     if most < MOST * risen:
         return None, None, 0
-    by_path = by_path[[key[0] == kind for key in by_path.index.to_list()]]
+    by_path = by_path[by_path.index.get_level_values(0) == kind]
     path = by_path.index.to_list()[int(np.argmax(by_path.to_numpy()))][1]
     return str(kind), path if isinstance(path, str) and by_path.max() >= _SOME * most else None, most
 

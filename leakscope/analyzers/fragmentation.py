@@ -29,7 +29,7 @@ from ..evidence.sentences import at_line, curve
 from ..facts.accounts.bill import ARROW_POOL, FREE
 from ..facts.accounts.ledger import growth_of
 from ..facts.case import Case
-from ..facts.growth.kept import LARGE_BYTES, Kept, kept_by_malloc
+from ..facts.growth.kept import Kept, kept_by_malloc
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
 from ..facts.heap.accumulation import keeps_growing
@@ -42,7 +42,19 @@ from ..facts.where.allocations import Allocations, allocations
 from ..facts.where.holders import holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, WASTE
-from ..units import GOOD_PART, HUGE, MOST, NEARLY_ALL, SOME, MiB, changed, format_bytes, format_count, format_duration
+from ..units import (
+    GOOD_PART,
+    HUGE,
+    LEAST_MAPPED,
+    MOST,
+    NEARLY_ALL,
+    SOME,
+    MiB,
+    changed,
+    format_bytes,
+    format_count,
+    format_duration,
+)
 
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH, WASTE)
@@ -243,7 +255,7 @@ def _remedies(kept: Kept, given: int | None) -> Iterator[str]:
     fewer, pages = (arenas.beyond_two_bytes * scale, arenas.whole_page_bytes * scale) if arenas is not None else (0, 0)
     has_many = arenas is not None and arenas.arena_count >= _MANY_ARENAS and fewer >= MOST * free
     # Free pieces run together: where it was seen how large those were that the program asked for, that decides.
-    is_large = arenas is not None and arenas.chunk_bytes >= LARGE_BYTES
+    is_large = arenas is not None and arenas.chunk_bytes >= LEAST_MAPPED
     if arenas is not None and kept.large_share is not None:
         is_large = kept.large_share >= MOST
     freed = pages if given is None else float(given)

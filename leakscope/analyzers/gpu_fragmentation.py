@@ -57,7 +57,13 @@ def findings(
         in_pieces = [oom for oom in use.ooms if _is_in_pieces(oom, min_unused_fraction)]
         if in_pieces:
             snapshots.pop((use.pid, use.device), None)  # the same failure, once more
-            yield _ran_out(case, use, in_pieces)
+            oom = max(in_pieces, key=lambda o: o.requested_bytes)
+            times = f" ({len(in_pieces)} times)" if len(in_pieces) > 1 else ""
+            yield _ran_out(
+                case, use.device, (oom.requested_bytes, oom.unused_bytes or 0, oom.reserved_bytes or 0, oom.free_bytes),
+                f"{oom.place}{times}", oom.room, "torch's own figures as it failed; private pools of graphs look alike",
+                subject=subject_of(use, oom, device=use.device), doubts=[_POOLS], series=_curves(use),
+            )  # fmt: skip
         elif _is_cut_up(use, min_retries, min_split_fraction):
             yield _flushes(case, use)
         else:
@@ -84,26 +90,23 @@ def _is_cut_up(use: DeviceUse, min_retries: int, min_split_fraction: float) -> b
     return usual >= min_split_fraction and usual > float(np.median(early))
 
 
-def _ran_out(case: Case, use: DeviceUse, ooms: Sequence[Oom]) -> Finding:
-    oom = max(ooms, key=lambda o: o.requested_bytes)
-    unused = oom.unused_bytes or 0
-    asked = format_bytes(oom.requested_bytes)
-    times = f" ({len(ooms)} times)" if len(ooms) > 1 else ""
-    seen = ran_out(
-        oom.requested_bytes, f"{oom.place}{times}", unused, oom.reserved_bytes or 0, oom.free_bytes, oom.room
-    )
+def _ran_out(
+    case: Case, label: str, sizes: tuple[int, int, int, int], place: str, room: str, ground: str, *,
+    beside: Sequence[Evidence | None] = (), is_helped: bool = True, **more: Any,
+) -> Finding:  # fmt: skip
+    """``sizes``: asked for, unused, reserved and free. ``is_helped``: by segments that grow."""
+    asked, unused, reserved, free = sizes
+    pieces = f"pieces of {format_bytes(unused)} can then serve {format_bytes(asked)}"
     return case.finding(
         _KIND,
-        f"{use.device} ran out for {asked} with {format_bytes(unused)} unused, in pieces",
+        f"{label} ran out for {format_bytes(asked)} with {format_bytes(unused)} unused, in pieces",
         severity="critical",
-        grounds=[Ground("torch's own figures as it failed; private pools of graphs look alike", SURE)],
+        grounds=[Ground(ground, SURE)],
         bytes=unused,
-        subject=subject_of(use, oom, device=use.device),
-        evidence=[seen],
-        doubts=[_POOLS],
-        remedy=[f"{_EXPANDABLE}: pieces of {format_bytes(unused)} can then serve {asked}"],
-        series=_curves(use),
+        evidence=[ran_out(asked, place, unused, reserved, free, room), *beside],
+        remedy=[f"{_EXPANDABLE}: {pieces}" if is_helped else None],
         wasted=True,
+        **more,
     )
 
 
@@ -171,20 +174,11 @@ def _in_snapshot(
         reserved = int(device.reserved_levels[oom.position + 1])
         if unused > max(oom.requested_bytes, min_unused_fraction * reserved):
             room = f"{format_bytes(oom.free_bytes)} of the device were free"
-            place = f" at {oom.stack.place}"
-            return case.finding(
-                _KIND,
-                f"{device.label} ran out for {asked} with {format_bytes(unused)} unused, in pieces",
-                severity="critical",
-                grounds=[Ground("the allocator's own history as it failed", SURE)],
-                bytes=unused,
-                subject=subject_in(device, oom.stack),
-                evidence=[ran_out(oom.requested_bytes, place, unused, reserved, oom.free_bytes, room), *beside],
-                doubts=doubts,
-                remedy=[None if grows else f"{_EXPANDABLE}: pieces of {format_bytes(unused)} can then serve {asked}"],
-                series=allocated_curve(device),
-                wasted=True,
-            )
+            return _ran_out(
+                case, device.label, (oom.requested_bytes, unused, reserved, oom.free_bytes), f" at {oom.stack.place}",
+                room, "the allocator's own history as it failed", beside=beside, is_helped=not grows,
+                subject=subject_in(device, oom.stack), doubts=doubts, series=allocated_curve(device),
+            )  # fmt: skip
     if loose >= max(_LEAST_LOOSE, min_loose_fraction * held):
         text = f"{format_bytes(loose)} are free parts of segments in use, which no other process and no larger "
         text += f"allocation can have; {format_bytes(device.cached_bytes)} more are empty segments"

@@ -15,7 +15,7 @@ whether memory grows, those are reported that gained min_growth_share of what wa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..confidence import STRONG, SURE, Ground
@@ -35,7 +35,7 @@ from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
-from ..facts.where.holders import about, defined_at, holder_name, named_in
+from ..facts.where.holders import KNOWN_ADDER, about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import HELD
 from ..units import FEWEST, HARDLY, MOST, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_count, format_duration
@@ -67,14 +67,14 @@ def findings(
         looked = True
         if process.pid in case.once(resting_pids):  # all that it holds goes with it
             continue
-        idle = list(_idle(case, process, heap, so_far, of_parents if process.is_fork else ()))
-        if sum(one.bytes for one in idle) >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
-            told = True
-            yield _of_idle(case, process, idle)
-        for one in _older(case, heap, so_far, of_parents if process.is_fork else ()):
-            if one.bytes >= max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1])):
-                told = True
-                yield _of_older(case, process, one)
+        held = [place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)]
+        held = [place for place in held if not (process.is_fork and place.path in of_parents)]
+        idle = list(_idle(case, process, heap, so_far, held))
+        least = max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1]))
+        wasted = [_of_idle(case, process, idle)] if sum(one.bytes for one in idle) >= least else []
+        wasted += [_of_older(case, process, one) for one in _older(case, so_far, held) if one.bytes >= least]
+        told = told or bool(wasted)
+        yield from wasted
         least = max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes)
         for place in risen(heap, least) if case.growth.leaking is None else ():
             is_idle = any(one.place.said.startswith(place.said) for one in idle)
@@ -102,17 +102,17 @@ class _Idle(NamedTuple):
 
 
 def _idle(
-    case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Finding], but: Collection[str]
+    case: Case, process: ProcessGrowth, heap: Heap, so_far: Sequence[Finding], held: Sequence[Place]
 ) -> Iterator[_Idle]:
-    """The largest first; what other kinds told is left out, and what has one of the paths ``but``."""
+    """The largest first; what other kinds told is left out."""
     apart = case.heap(process.pid).own_arrays
     found: dict[str, _Idle] = {}
-    for place in (place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)):
+    for place in held:
         table = shared_table(place) if not has_key(place) else None
         known = place if table is None else table
         named, lines = named_in(case.sources, known)
         is_named = known.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or place.path in but or is_untouched(place, heap, process) or _is_told(known, so_far):
+        if not is_named or is_untouched(place, heap, process) or _is_told(known, so_far):
             continue
         by_key = known.parent if known.parent is not None and has_key(known) else None
         holder = (by_key or known).as_holder()
@@ -154,19 +154,18 @@ class _Older(NamedTuple):
     bytes: int
 
 
-def _older(case: Case, heap: Heap, so_far: Sequence[Finding], but: Collection[str]) -> Iterator[_Older]:
+def _older(case: Case, so_far: Sequence[Finding], held: Sequence[Place]) -> Iterator[_Older]:
     """The largest first. Which of the members are the newest is not known: the largest are taken to be."""
     found = []
-    for place in (place for root in heap.roots for place in held_by_users(root, _LEAST_IDLE)):
+    for place in held:
         variable, length = place.reference.variable, float(place.length[-1])
-        is_told = place.path in but or _is_told(place, so_far)
-        newest = latest_read(case.sources, variable) if place.type_name == "list" and variable and not is_told else None
+        is_asked = variable and place.type_name == "list" and not _is_told(place, so_far)
+        newest = latest_read(case.sources, variable) if is_asked and variable else None
         if newest and length > newest:
-            each = [
-                float(one.deep_bytes[-1] / one.count[-1]) for one in place.children for _ in range(int(one.count[-1]))
-            ]
-            kept = sum(sorted(each)[-newest:]) if each else float(place.deep_bytes[-1]) * newest / length
-            found.append(_Older(place, newest, round(float(place.deep_bytes[-1]) - kept)))
+            size, alike = float(place.deep_bytes[-1]), [(one.deep_bytes[-1], one.count[-1]) for one in place.children]
+            each = [float(bytes / count) for bytes, count in alike for _ in range(int(count))]
+            kept = sum(sorted(each)[-newest:]) if each else size * newest / length
+            found.append(_Older(place, newest, round(size - kept)))
     yield from sorted(found, key=lambda one: -one.bytes)
 
 
@@ -272,8 +271,8 @@ def _members(one: _Idle) -> tuple[str | None, float]:
     return one.place.member_type, one.bytes / count if count else 0.0
 
 
-def _line(lines: Sequence[Line], sure_score: float = 0.7) -> Line | None:
+def _line(lines: Sequence[Line]) -> Line | None:
     """Where it came in: what surely adds to it; else, since it stands, what made it, and no call of a method of it."""
-    if lines and lines[0].score >= sure_score:
+    if lines and lines[0].score >= KNOWN_ADDER:
         return lines[0]
     return next((line for line in lines if line.kind == "creates"), next(iter(lines), None))

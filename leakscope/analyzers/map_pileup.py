@@ -22,8 +22,9 @@ from ..facts.case import Case
 from ..facts.code.adding import find_calls
 from ..facts.growth.passing import started_s
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.growth.tree import DAY_S
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import look_of, narrow
+from ..facts.tables import by_look, only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
 from ..units import FEWEST, MOST, MUCH, format_duration
@@ -33,7 +34,6 @@ TELLS = (PILE,)
 AFTER = ("fd-pileup", "mapped-files", "shared-memory", "thread-pileup")  # what they tell of has mappings, too
 _KIND = "map-pileup"
 _USUAL_LIMIT = 65_530  # vm.max_map_count, where nobody raised it
-_SOON_S = 24 * 3600.0
 _NAMES = {
     "anonymous": "mappings of anonymous memory",
     "file": "mappings of files",
@@ -108,17 +108,12 @@ def findings(
 
 def _looks(process: ProcessGrowth) -> _Looks | None:
     """None where there are too few to tell."""
-    rows = narrow(process.rows("memory_maps"), "time_s", "map_kind", "map_count")
-    rows = rows[(rows["time_s"] <= process.exit_s) & rows["map_count"].notna()]
-    if not len(rows):
-        return None
-    rows = rows.assign(look=look_of(rows), map_count=rows["map_count"].astype("float64"))
-    time_s = rows.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
-    if time_s.size < FEWEST:
-        return None
-    kinds = rows.groupby(["map_kind", "look"])["map_count"].sum().unstack(fill_value=0)
-    counts = kinds.to_numpy(dtype=np.float64)
-    return _Looks(process, time_s, counts.sum(axis=0), dict(zip(map(str, kinds.index), counts)))
+    rows = process.rows("memory_maps")
+    rows = only(rows, (rows["time_s"] <= process.exit_s) & rows["map_count"].notna())
+    time_s, kinds = by_look(rows, "map_count", "map_kind")
+    counts = kinds.to_numpy()
+    looks = _Looks(process, time_s, counts.sum(axis=0), dict(zip(map(str, kinds.index), counts)))
+    return looks if time_s.size >= FEWEST else None
 
 
 def _finding(case: Case, pile: _Looks) -> Finding:
@@ -135,7 +130,7 @@ def _finding(case: Case, pile: _Looks) -> Finding:
     return case.finding(
         _KIND,
         f"{what[:1].upper()}{what[1:]} pile up: {pile.risen:,} more than at the start",
-        severity="warning" if left_s < _SOON_S else "note",
+        severity="warning" if left_s < DAY_S else "note",
         grounds=[
             Ground("mappings were counted; looks are few, and a library may mean to keep some", STRONG),
             Ground("the line that makes them is known", FAIR) if line is not None else None,

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from ..confidence import STRONG, Ground
@@ -25,7 +24,7 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.accumulation import keeps_growing
 from ..facts.series.arithmetic import Floats, level_at
-from ..facts.tables import look_of, narrow
+from ..facts.tables import by_look, only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import FEWEST, MOST, MUCH, WORTH, format_bytes
@@ -80,15 +79,12 @@ class _Gain(NamedTuple):
 
 def _gains(maps: pd.DataFrame, column: str) -> list[_Gain]:
     """The most first."""
-    files = narrow(maps, "time_s", "map_path", column, "map_count")
-    files = files.assign(look=look_of(maps))[maps["map_kind"].isin(_FILES) & maps["map_path"].notna()]
+    files = only(maps, maps["map_kind"].isin(_FILES) & maps["map_path"].notna())
     if not len(files):
         return []
-    files = files.assign(alike=files["map_path"].astype(str).str.replace(_NUMBER, "N", regex=True))
-    time_s = files.groupby("look")["time_s"].min().to_numpy(dtype=np.float64)
-    by_look = files.groupby(["alike", "look"])
-    sums, counts = (by_look[name].sum().astype("float64").unstack(fill_value=0) for name in (column, "map_count"))
-    names = files.groupby("alike")["map_path"].unique()
+    likes = files["map_path"].astype(str).str.replace(_NUMBER, "N", regex=True)
+    (time_s, sums), (_, counts) = (by_look(files, name, likes) for name in (column, "map_count"))
+    names = files["map_path"].groupby(likes).unique()
     found = []
     for alike, bytes, count in zip(sums.index, sums.to_numpy(), counts.to_numpy()):
         own = names[alike]

@@ -20,7 +20,7 @@ from ..evidence import enough
 from ..evidence.sentences import curve
 from ..facts.accounts.forecast import Forecast, forecast_of
 from ..facts.case import Case
-from ..facts.growth.limits import CGROUP, DEV_SHM, HOST, RLIMIT, Limit
+from ..facts.growth.limits import CGROUP, DEV_SHM, HIGH, HOST, RLIMIT, Limit
 from ..facts.tables import only
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import CRASH, DANGER, LIMIT
@@ -41,7 +41,7 @@ _THEN = {
 def findings(
     case: Case,
     *,
-    high_fraction: float = 0.85,  # a batch of unusual length, or one more worker, may take the rest
+    high_fraction: float = HIGH,  # a batch of unusual length, or one more worker, may take the rest
     full_fraction: float = 0.95,  # the kernel reclaims all the time by now: the job is slow before it is killed
     others_fraction: float = MOST,  # of what is in use: with more in other hands the job is not the one to fix
     so_far: Sequence[Finding] = (),

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
-from ..evidence.oom_culprit import Culprit, culprit, hog_of, would_have_been_enough
+from ..evidence.oom_culprit import culprit, hog_of, would_have_been_enough
 from ..evidence.sentences import curve
 from ..facts.calls import who_asked
 from ..facts.case import Case
@@ -53,7 +53,7 @@ def findings(
     """Yield one finding for all processes that were killed, and who was ended by SIGKILL but not by the kernel."""
     seen = case.kills
     if seen.found:
-        yield _finding(case, seen, so_far)
+        yield _Kill(case, seen, so_far).finding()
     if seen.cleared:
         yield _cleared(case, [member for member, _ in seen.cleared], seen.cleared[0][1])
     if seen.unclear:
@@ -64,77 +64,129 @@ def findings(
         yield _nothing(case, seen, min_near_fraction)
 
 
-def _finding(case: Case, seen: Kills, so_far: Sequence[Finding]) -> Finding:
-    kill = seen.found[0]
-    sure = seen.sure or (kill,)
-    moment = kill.time_s
-    hog = hog_of(kill.victim, seen.members, moment)
-    blamed = culprit(case, hog, so_far) if hog is not None else None
-    step = _step(case, hog, moment)
-    rise = _rise(case, kill, hog, blamed)
-    without = would_have_been_enough(case, hog, blamed, _limit(case, kill)) if hog is not None else None
-    return case.finding(
-        _KIND,
-        _title(case, kill, sure, hog, blamed, step, rise) + _room(without, blamed, rise),
-        severity="critical" if kill.confidence >= LIKELY and kill.victim is not None else "warning",
-        grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
-        bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
-        subject=_subject(hog, blamed, rise),
-        evidence=_evidence(case, kill, sure, hog, blamed, rise, without),
-        doubts=_doubts(seen, kill),
-        remedy=[_enough(case, kill, so_far, rise), *_remedy(kill, blamed)],
-        mechanism=blamed.finding.mechanism if blamed is not None and blamed.finding is not None else None,
-        series=_curve(case, hog),
-    )
+class _Kill:
+    """The surest kill, and what is known of it: who held most, what had filled it, and what came at last."""
 
+    def __init__(self, case: Case, seen: Kills, so_far: Sequence[Finding]) -> None:
+        self._case, self._seen, self._so_far = case, seen, so_far
+        self._kill = kill = seen.found[0]
+        self._sure = seen.sure or (kill,)
+        self._hog = hog = hog_of(kill.victim, seen.members, kill.time_s)
+        self._process = case.growth.process(hog.pid) if hog is not None else None
+        self._blamed = culprit(case, hog, so_far) if hog is not None else None
+        self._rise = self._last_rise(hog)
+        self._without = would_have_been_enough(case, hog, self._blamed, _limit(case, kill)) if hog is not None else None
 
-def _subject(hog: Process | None, blamed: Culprit | None, rise: LastRise | None) -> Subject:
-    """What was there, or who asked for more than that in one piece."""
-    if blamed is not None and (rise is None or not rise.is_one_piece or rise.bytes <= blamed.bytes):
-        return blamed.subject
-    asked = rise.asked.own if rise is not None and rise.asked is not None else None
-    return subject_of(hog, asked, device="cpu" if hog is not None else None)
+    def finding(self) -> Finding:
+        kill, blamed, case = self._kill, self._blamed, self._case
+        return case.finding(
+            _KIND,
+            self._title() + self._room(),
+            severity="critical" if kill.confidence >= LIKELY and kill.victim is not None else "warning",
+            grounds=[Ground("what the kernel says and how the process ended were matched", kill.confidence)],
+            bytes=max(_held_bytes(kill), blamed.bytes if blamed is not None else 0),
+            subject=self._subject(),
+            evidence=self._evidence(),
+            doubts=_doubts(self._seen, kill),
+            remedy=self._remedy(),
+            mechanism=blamed.finding.mechanism if blamed is not None and blamed.finding is not None else None,
+            series=self._curve(),
+        )
 
+    def _last_rise(self, hog: Process | None) -> LastRise | None:
+        if self._process is None or hog is None:
+            return None
+        until_s = self._kill.time_s if self._kill.time_s is not None else min(hog.died_s, self._case.growth.end_s)
+        per_s = self._blamed.bytes_per_s if self._blamed is not None else None
+        return last_rise(self._process, self._kill, until_s, per_s or 0.0)
 
-def _rise(case: Case, kill: Kill, hog: Process | None, blamed: Culprit | None) -> LastRise | None:
-    process = case.growth.process(hog.pid) if hog is not None else None
-    if process is None or hog is None:
-        return None
-    until_s = kill.time_s if kill.time_s is not None else min(hog.died_s, case.growth.end_s)
-    return last_rise(process, kill, until_s, (blamed.bytes_per_s if blamed is not None else None) or 0.0)
+    def _subject(self) -> Subject:
+        """What was there, or who asked for more than that in one piece."""
+        blamed, rise = self._blamed, self._rise
+        if blamed is not None and (rise is None or not rise.is_one_piece or rise.bytes <= blamed.bytes):
+            return blamed.subject
+        asked = rise.asked.own if rise is not None and rise.asked is not None else None
+        return subject_of(self._hog, asked, device="cpu" if self._hog is not None else None)
 
+    def _title(self) -> str:
+        kill, hog, blamed, rise = self._kill, self._hog, self._blamed, self._rise
+        killer = "The kernel" if kill.event is None or kill.event.killer == "kernel" else kill.event.killer
+        whom, more = _name(kill), len(self._sure) - 1
+        if more:
+            whom += f" and {more} more process{'es' if more > 1 else ''} of the job"
+        verb = "may have killed" if kill.confidence < LIKELY else "killed"
+        text = f"{killer} {verb} {whom}{_at_limit(self._case, kill)}"
+        step = _step(self._case, hog, kill.time_s)
+        if step is not None:
+            text += f" (step {step:,})"
+        if hog is not None and hog is not kill.victim:
+            text += f"; {hog.label} held most"
+        if rise is not None:
+            text += f"; {_came(rise)}{_by(rise)}"
+            text += ", on top of what was there" if blamed is not None else ""
+        return f"{text}; {blamed.clause}" if blamed is not None else text
 
-def _title(
-    case: Case,
-    kill: Kill,
-    sure: Sequence[Kill],
-    hog: Process | None,
-    blamed: Culprit | None,
-    step: int | None,
-    rise: LastRise | None,
-) -> str:
-    killer = "The kernel" if kill.event is None or kill.event.killer == "kernel" else kill.event.killer
-    whom = _name(kill)
-    if len(sure) > 1:
-        whom += f" and {len(sure) - 1} more process{'es' if len(sure) > 2 else ''} of the job"
-    verb = "may have killed" if kill.confidence < LIKELY else "killed"
-    text = f"{killer} {verb} {whom}{_at_limit(case, kill)}"
-    if step is not None:
-        text += f" (step {step:,})"
-    if hog is not None and hog is not kill.victim:
-        text += f"; {hog.label} held most"
-    if rise is not None:
-        text += f"; {_came(rise)}{_by(rise)}"
-        text += ", on top of what was there" if blamed is not None else ""
-    return f"{text}; {blamed.clause}" if blamed is not None else text
+    def _room(self) -> str:
+        """What it needed without what grew; nothing where the rest came at once, which needs room of its own."""
+        if self._without is None or self._blamed is None or self._blamed.bytes_per_s is None or self._rise is not None:
+            return ""
+        room = self._without.figures.get("enough_bytes")
+        return f"; without it {format_bytes(room)} would have been enough" if isinstance(room, int) else ""
 
+    def _evidence(self) -> Iterator[Evidence]:
+        kill, hog, blamed = self._kill, self._hog, self._blamed
+        if blamed is not None and blamed.finding is not None:  # that it was killed stands in the title
+            yield from blamed.finding.evidence[:2]
+            yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
+        if self._without is not None:
+            yield self._without
+        if kill.event is not None:
+            from ..oom import describe  # the sentences of `leakscope oom`
 
-def _room(without: Evidence | None, blamed: Culprit | None, rise: LastRise | None) -> str:
-    """What the job needed without what grew; nothing where the rest came at once, which needs room of its own."""
-    if without is None or blamed is None or blamed.bytes_per_s is None or rise is not None:
-        return ""
-    enough_bytes = without.figures.get("enough_bytes")
-    return f"; without it {format_bytes(enough_bytes)} would have been enough" if isinstance(enough_bytes, int) else ""
+            for sentence in describe(kill.event)[:LISTED]:
+                yield Evidence(sentence)
+        if hog is not None and hog is not kill.victim:
+            figures = {"held_bytes": hog.held_bytes, "victim_bytes": _held_bytes(kill)}
+            text = f"{hog.label} held {format_bytes(hog.held_bytes or 0)}, the victim {format_bytes(_held_bytes(kill))}"
+            yield Evidence(f"the killed process did not hold most: {text}", figures)
+        if self._rise is not None:
+            yield _of_rise(self._rise)
+        for held in self._curve():
+            first, last = round(held.y[0]), round(held.y[-1])
+            text = f"{held.name} went from {format_bytes(first)} to {format_bytes(last)} in"
+            span_s = held.x[-1] - held.x[0]
+            yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
+        for one in self._sure[:LISTED]:
+            yield from _of_kill(self._case, one)
+
+    def _remedy(self) -> Iterator[str | None]:
+        yield self._enough()
+        yield from self._blamed.remedy if self._blamed is not None else ()
+        if self._kill.event is None and self._kill.confidence < PROVEN:
+            yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
+
+    def _enough(self) -> str | None:
+        """First: what would have fitted, in bytes. What was asked for and not written to yet was needed, too."""
+        case, kill, rise, near = self._case, self._kill, self._rise, self._case.nearest_limit
+        size = float(_limit(case, kill) or (near.limit_bytes[-1] if near else 0.0))
+        held = float(_held_bytes(kill))
+        if near is not None and size and kill.event is not None and kill.event.constraint == "memcg":
+            job = np.interp(near.time_s, case.growth.time_s, case.growth.held_bytes)
+            held = max(
+                held, size - max(0.0, float(np.median(near.used_bytes - job)))
+            )  # it was full, with others' share
+        burst = None
+        if rise is not None:
+            held += rise.untouched_bytes
+            burst = enough.Burst(_where(rise), rise.since_s, rise.bytes + rise.untouched_bytes)
+        return enough.remedy(case, self._so_far, size, held, burst) if size else None
+
+    def _curve(self) -> list[Series]:
+        """Memory of the one that held most, until its end."""
+        process = self._process
+        if process is None or process.time_s.size < 2:
+            return []
+        return [curve(f"memory of {process.label}", process.time_s, process.held_bytes)]
 
 
 def _came(rise: LastRise) -> str:
@@ -213,40 +265,6 @@ def _step(case: Case, hog: Process | None, moment: float | None) -> int | None:
     return int(own["step"].max()) if len(own) else None
 
 
-def _evidence(
-    case: Case,
-    kill: Kill,
-    sure: Sequence[Kill],
-    hog: Process | None,
-    blamed: Culprit | None,
-    rise: LastRise | None,
-    without: Evidence | None,
-) -> Iterator[Evidence]:
-    if blamed is not None and blamed.finding is not None:  # that it was killed stands in the title
-        yield from blamed.finding.evidence[:2]
-        yield Evidence(f"{blamed.finding.title} ({blamed.finding.kind}, below)", {"bytes": blamed.finding.bytes})
-    if without is not None:
-        yield without
-    if kill.event is not None:
-        from ..oom import describe  # the sentences of `leakscope oom`
-
-        for sentence in describe(kill.event)[:LISTED]:
-            yield Evidence(sentence)
-    if hog is not None and hog is not kill.victim:
-        figures = {"held_bytes": hog.held_bytes, "victim_bytes": _held_bytes(kill)}
-        text = f"{hog.label} held {format_bytes(hog.held_bytes or 0)}, the victim {format_bytes(_held_bytes(kill))}"
-        yield Evidence(f"the killed process did not hold most: {text}", figures)
-    if rise is not None:
-        yield _of_rise(rise)
-    for held in _curve(case, hog):
-        first, last = round(held.y[0]), round(held.y[-1])
-        text = f"{held.name} went from {format_bytes(first)} to {format_bytes(last)} in"
-        span_s = held.x[-1] - held.x[0]
-        yield Evidence(f"{text} {format_duration(span_s)}", {"first_bytes": first, "last_bytes": last})
-    for one in sure[:LISTED]:
-        yield from _of_kill(case, one)
-
-
 def _of_rise(rise: LastRise) -> Evidence:
     """What came after the last look, and how much is known of it."""
     figures = {"came_bytes": rise.bytes, "since_s": round(rise.since_s, 2), "asked_bytes": rise.asked_bytes}
@@ -293,35 +311,6 @@ def _doubts(seen: Kills, kill: Kill) -> Iterator[str]:
     if kill.victim is None:
         yield "the recorder had not seen that process: it may not belong to the job"
     yield from seen.remarks
-
-
-def _remedy(kill: Kill, blamed: Culprit | None) -> Iterator[str]:
-    yield from blamed.remedy if blamed is not None else ()
-    if kill.event is None and kill.confidence < PROVEN:
-        yield "for the kernel's own messages: sudo journalctl -k -o short-monotonic | leakscope oom -"
-
-
-def _enough(case: Case, kill: Kill, so_far: Sequence[Finding], rise: LastRise | None) -> str | None:
-    """First: what would have fitted, in bytes. What was asked for and not written to yet was needed, too."""
-    near = case.nearest_limit
-    size = float(_limit(case, kill) or (near.limit_bytes[-1] if near else 0.0))
-    held = float(_held_bytes(kill))
-    if near is not None and size and kill.event is not None and kill.event.constraint == "memcg":
-        job = np.interp(near.time_s, case.growth.time_s, case.growth.held_bytes)
-        held = max(held, size - max(0.0, float(np.median(near.used_bytes - job))))  # it was full, with others' share
-    burst = None
-    if rise is not None:
-        held += rise.untouched_bytes
-        burst = enough.Burst(_where(rise), rise.since_s, rise.bytes + rise.untouched_bytes)
-    return enough.remedy(case, so_far, size, held, burst) if size else None
-
-
-def _curve(case: Case, hog: Process | None) -> list[Series]:
-    """Memory of the one that held most, until its end."""
-    process = case.growth.process(hog.pid) if hog is not None else None
-    if process is None or process.time_s.size < 2:
-        return []
-    return [curve(f"memory of {process.label}", process.time_s, process.held_bytes)]
 
 
 def _cleared(case: Case, ended: Sequence[Process], counter: Counter) -> RuledOut:

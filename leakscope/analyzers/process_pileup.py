@@ -19,11 +19,10 @@ import numpy as np
 
 from ..confidence import SURE, Ground
 from ..evidence.keepers import PROCESSES
-from ..evidence.pile import Pile, rising
+from ..evidence.pile import Pile, rising, up_to_the_end
 from ..evidence.sentences import at_line
 from ..facts.case import Case
 from ..facts.code.starts import process_start_line
-from ..facts.growth.counts import up_to_the_end
 from ..facts.processes.table import COMPILE_WORKER, DATALOADER_WORKER, POOL_WORKER, Process, alive_counts
 from ..facts.series.arithmetic import Floats, level_at
 from ..findings import Evidence, Finding, RuledOut, Skipped

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ..evidence import retained
 from ..facts.case import Case
+from ..facts.growth.tree import TOLD_SHARE
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import LITTLE
@@ -24,7 +25,7 @@ TELLS = (GROWTH,)
 def findings(
     case: Case,
     *,
-    min_share: float = retained.LEAST_SHARE,  # the same as for objects: the two compete for the same growth
+    min_share: float = TOLD_SHARE,  # the same as for objects: the two compete for the same growth
     min_bytes: int = LITTLE,
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder of growing graphs."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ..evidence import retained
 from ..facts.case import Case
+from ..facts.growth.tree import TOLD_SHARE
 from ..findings import Finding, RuledOut, Skipped
 from ..kinds import GROWTH
 from ..units import LITTLE
@@ -24,7 +25,7 @@ TELLS = (GROWTH,)
 def findings(
     case: Case,
     *,
-    min_share: float = retained.LEAST_SHARE,  # of its process's growth: two leaks at once differ by less than ten times
+    min_share: float = TOLD_SHARE,  # of its process's growth: two leaks at once differ by less than ten times
     min_bytes: int = LITTLE,  # what estimates from samples are sure of
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per holder, over all processes that carry a part of the growth."""

@@ -19,14 +19,13 @@ import pandas as pd
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence.keepers import THREADS
-from ..evidence.pile import OwnPile, rising
+from ..evidence.pile import OwnPile, rising, up_to_the_end
 from ..evidence.sentences import at_line, grew_at
 from ..facts.calls import calls_of
 from ..facts.case import Case
 from ..facts.code.adding import Line, thread_start_line
 from ..facts.code.index import tail
 from ..facts.code.starts import calls
-from ..facts.growth.counts import up_to_the_end
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.accumulation import THREADS_ALIVE
 from ..facts.heap.place import Floats, Place

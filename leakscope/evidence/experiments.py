@@ -14,13 +14,13 @@ import pandas as pd
 
 from ..facts.case import Case
 from ..facts.growth.frozen import frozen_in
+from ..facts.growth.kept import FEW_ARENAS
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.tables import int_of, only, text_of
 from ..findings import RuledOut
 from ..units import ENDS_S, FULL, MUCH, WORTH, format_bytes, format_count
 
 _LAST_SENTINELS = int(ENDS_S)  # rows, one a second: what the process held while it worked
-_FEW_ARENAS = 2
 _MUCH_BYTES = WORTH
 STILL_RESIDENT = FULL  # what ended with less gave memory back by itself: then nothing follows for a trim
 _DEVICE_FIGURES = re.compile(r"(?<!\d)(\d+) bytes before, (\d+) after")
@@ -118,7 +118,5 @@ def _at_the_end(process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None
     freed = max(0, int(in_use.max()) - int(in_use.iloc[-1])) if len(in_use) else 0
     held = int(rss_bytes.max())
     arena_count = max(sentinels["malloc_arena_count"].dropna(), default=0)
-    arenas = (
-        f", MALLOC_ARENA_MAX=2 may keep less (there were {arena_count} arenas)" if arena_count > _FEW_ARENAS else ""
-    )
+    arenas = f", MALLOC_ARENA_MAX=2 may keep less (there were {arena_count} arenas)" if arena_count > FEW_ARENAS else ""
     return _AtTheEnd(held, int(rss_bytes.iloc[-1]) / max(held, 1), freed, arenas)

@@ -18,9 +18,10 @@ from ..agent import libraries
 from ..facts.calls import Call
 from ..facts.code.adding import Line, Source
 from ..facts.code.imports import STANDARD_LIBRARY
-from ..facts.code.index import last_name, tail
+from ..facts.code.index import tail
 from ..facts.code.points_to import adds
 from ..facts.code.statements import (
+    SHORT,
     Statement,
     guard_of,
     is_looked_up_first,
@@ -32,6 +33,7 @@ from ..facts.code.statements import (
     stored,
     stores_part,
 )
+from ..facts.code.syntax import DEFINED, last_name
 from ..facts.code.ways_out import Library
 from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
@@ -40,14 +42,12 @@ from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name, key_in
 from ..facts.where.libraries import CALLABLES, is_hook_table, registers_hook
 from ..findings import BY_THE_END
-from ..units import FEWEST, MOST, format_bytes, format_count
+from ..units import FEWEST, GOOD_PART, HARDLY, MOST, MUCH, format_bytes, format_count
 
 _KNOWN = [thing for kind in (libraries.REGISTRY, libraries.KEEPER) for thing in libraries.all_of(kind)]
 _LET_GO = {thing.name: thing.let_go for thing in _KNOWN if thing.let_go}  # of what a library keeps for the user
 _REGISTRIES = {thing.name: thing for thing in libraries.all_of(libraries.REGISTRY) if thing.library is not None}
-HARDLY, MUCH = 0.05, 0.2  # of what mending it would free: what it pins
-_MUCH_OF_MEMBERS = 0.3  # of what one holds: the traceback of an exception, the array that a view is of
-_SHORT = 40  # characters of what a statement says of a container
+_MUCH_OF_MEMBERS = GOOD_PART  # of what one holds: the traceback of an exception, the array that a view is of
 _PLAIN = ("collections.", "builtins.", "__main__.")
 _FILLED = (
     "list",
@@ -283,7 +283,7 @@ def _method_with_cache(one: Held) -> dict[str, str] | None:
     """A cache round a method, in which objects of its class were seen: its keys are all arguments, self among them."""
     node = one.node if one.named.reference.edge_kind == "cache" else None
     own = one.statement.cls if one.statement is not None else None
-    if own is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not node.args.args:
+    if own is None or not isinstance(node, DEFINED) or not node.args.args:
         return None
     names = [last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
     has_more = any(tail(part.type_name) == own.name and part.count[-1] > 1 for part in downwards(one.place.children))
@@ -608,10 +608,10 @@ def _how_to_bound(one: Held, kind: str) -> str:
             f"delete each entry of {variable}{each} once it is done with, or bound it: keep the latest, or those in use"
         )
     if kind == "list" and name and (read := latest_read(one.sources, name.rpartition(".")[2])):
-        keep = f" (del {name}[:-{read}])" if len(name) <= _SHORT else ""
+        keep = f" (del {name}[:-{read}])" if len(name) <= SHORT else ""
         return f"keep only the latest {read} of {variable}{filled}{keep}: the program reads no others"
     if kind in ("list", "bytearray"):
-        keep = f", or keep the latest (del {name}[:-N])" if len(name) <= _SHORT else ""
+        keep = f", or keep the latest (del {name}[:-N])" if len(name) <= SHORT else ""
         return f"empty {variable}{filled} once it has been used{keep}"
     return f"remove what is no longer needed from {variable}{filled}, or bound it"
 

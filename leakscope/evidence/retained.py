@@ -30,7 +30,6 @@ from .sentences import looked_too_early
 
 __all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
 
-LEAST_SHARE = 0.08  # of its process's growth: two leaks at once differ by less than ten times
 _IMMUTABLE = ("bytes", "str")
 
 NEEDS = ("process_samples", "takes", "heap_nodes")

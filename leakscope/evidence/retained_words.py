@@ -15,8 +15,10 @@ from ..facts.where.holders import NAMESPACE
 from ..findings import Evidence
 from ..units import (
     FEWEST,
+    HARDLY,
     LISTED,
     MOST,
+    MUCH,
     NEARLY_ALL,
     SOME,
     format_bytes,
@@ -25,7 +27,7 @@ from ..units import (
     per_step,
     steps_together,
 )
-from .mechanisms import HARDLY, MUCH, also_held_by, holds_hooks, tasks_wait_in, within_member
+from .mechanisms import also_held_by, holds_hooks, tasks_wait_in, within_member
 from .sentences import at_line, grew_at, listed
 
 _SOME_BESIDE = 1.1  # times what the place gained that was weighed: less would be the same figure again

@@ -20,25 +20,18 @@ from .sentences import at_line, curve, grew_at
 from .suspects import DATA_SHARE, Suspect
 
 _CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
+_LEAST_EACH = 32 * MiB  # measured: 12 to 22 with torch and without any rows
 _FEW = 4  # curves of workers that can be told apart in one chart
 _BESIDE = 1.2  # times what a parent no longer shares, which is estimated: more is growth of its own
 
 
-def is_costly(
-    team: Team,
-    suspect: Suspect,
-    growth: TreeGrowth,
-    *,
-    min_copied_bytes: int = LARGE,  # all workers: an interpreter with torch in it copies some by itself
-    min_bytes_each: int = 32 * MiB,  # measured: 12 to 22 with torch and without any rows
-    min_copied_share: float = SOME,  # of what the whole tree holds
-) -> bool:
+def is_costly(team: Team, suspect: Suspect, growth: TreeGrowth) -> bool:
     """Far more than an interpreter copies by itself, and enough of it can be Python objects of their parent's."""
     copies = team.copies
-    if not copies.workers or copies.bytes < max(min_copied_bytes, min_copied_share * _held_bytes(growth, copies)):
+    if not copies.workers or copies.bytes < max(LARGE, SOME * _held_bytes(growth, copies)):
         return False
     each = copies.bytes / len(copies.workers)
-    return each >= min_bytes_each and suspect.held_bytes >= DATA_SHARE * each
+    return each >= _LEAST_EACH and suspect.held_bytes >= DATA_SHARE * each
 
 
 def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:

@@ -16,6 +16,7 @@ from ..facts.case import Case
 from ..facts.code.adding import CREATES
 from ..facts.code.reading import goes_on_setting
 from ..facts.growth.processes import ProcessGrowth
+from ..facts.heap.owners import is_optimizer
 from ..facts.heap.place import Place
 from ..facts.tables import only, without_last
 from ..facts.where.holders import about, defined_at, holder_name, named_in
@@ -24,7 +25,6 @@ from ..units import MOST, MUCH, NEARLY_ALL, format_bytes, format_duration
 from .sentences import wasted
 from .use import Use, progress_of, use_of
 
-_OPTIMIZER = "torch.optim."
 _STATE, _GRADIENT = "optimizer-state", "gradient"
 _MOST_STATE = 3  # tensors that an optimizer has for each parameter: Adam two, or with amsgrad three
 
@@ -43,7 +43,7 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         rows = without_last(process.rows("tensors"), takes)
         rows = only(rows, (rows["moment"] == "take") & (rows["device"] == "cpu") & rows["node"].isna())
         held = max(float(process.held_bytes[-1]), 1.0)
-        places = [one for one in case.heap(process.pid).places if one.is_user and _is_optimizer(one)]
+        places = [one for one in case.heap(process.pid).places if one.is_user and is_optimizer(one.type_name)]
         place = places[0] if places else None
         is_seen = len(takes) and takes["seen_lines"].notna().any()
         uses = [use_of(case, process, one.as_holder(), one.said) for one in places if is_seen]
@@ -54,10 +54,6 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         left = max(found, key=lambda one: one.bytes, default=None)
         if left is not None and left.bytes >= max(least_bytes, least_share * held):
             yield _finding(case, kind, process, left, place, wasted(case, left.bytes, held))
-
-
-def _is_optimizer(place: Place) -> bool:
-    return place.type_name.startswith(_OPTIMIZER) and not place.type_name.startswith(f"{_OPTIMIZER}lr_scheduler")
 
 
 def _bytes(rows: pd.DataFrame, owner: str) -> float:

@@ -144,8 +144,13 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     return only(rows, ~np.isin(figures(rows, "take"), at_end)) if at_end else rows
 
 
-def look_of(rows: pd.DataFrame) -> pd.Series[int]:
-    """Number of the look from outside that each row belongs to: its rows are written within moments, one by one."""
+def by_look(rows: pd.DataFrame, column: str, *keys: str | pd.Series[str]) -> tuple[Floats, pd.DataFrame]:
+    """When each look from outside began, and the sum of a column in each (columns) by some keys (rows), some null.
+
+    The rows of a look are written within moments, one by one.
+    """
     time_s = figures(rows, "time_s")
-    is_next = np.diff(time_s, prepend=time_s[:1]) > _LOOK_S
-    return pd.Series(is_next, index=rows.index, dtype="int64").cumsum()
+    begins = np.diff(time_s, prepend=-np.inf) > _LOOK_S
+    groups: list[Any] = [rows[key] if isinstance(key, str) else key for key in keys]
+    sums = rows[column].astype("float64").groupby([*groups, np.cumsum(begins)], dropna=False).sum()
+    return time_s[begins], sums.unstack(fill_value=0)

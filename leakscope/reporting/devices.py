@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
 from ..facts.accounts.gpu import DeviceUse, Oom
 from ..facts.case import Case
 from ..facts.growth.limits import gpu_processes
-from ..facts.series.arithmetic import extremes
-from ..facts.tables import int_of, narrow, only, text_of
+from ..facts.series.arithmetic import Floats, extremes
+from ..facts.tables import figures, int_of, only, text_of
 from ..findings import DeviceMemory, Moment
 from ..units import format_bytes
 
@@ -26,50 +25,43 @@ def devices(case: Case) -> list[DeviceMemory]:
 
 
 def _allocators(case: Case) -> Iterator[DeviceMemory]:
-    limit_bytes = _only_total(case)
     uses = sorted(case.device_uses, key=lambda use: (-use.figures("reserved_bytes").max(initial=0), use.label))
     for use in uses:
-        failures = [_failure(oom) for oom in use.ooms]
-        totals = [oom.total_bytes for oom in use.ooms]
-        rows = _with_failures(use)
-        if len(rows) < 2:
-            continue
-        rows = rows.iloc[_shown(rows["reserved_bytes"])]
-        yield DeviceMemory(
-            use.label,
-            _times(rows),
-            allocated_bytes=_figures(rows, "allocated_bytes"),
-            reserved_bytes=_figures(rows, "reserved_bytes"),
-            limit_bytes=max(totals) if totals else limit_bytes,
-            failures=failures,
-        )
+        time_s, allocated, reserved = _with_failures(use)
+        if time_s.size >= 2:
+            limit_bytes = max((oom.total_bytes for oom in use.ooms), default=_only_total(case))
+            failures = [_failure(oom) for oom in use.ooms]
+            yield _drawn(
+                use.label, time_s, 2, limit_bytes, failures, reserved_bytes=reserved, allocated_bytes=allocated
+            )
 
 
 def _snapshots(case: Case) -> Iterator[DeviceMemory]:
     """The history that each memory snapshot of torch has."""
-    for budget in case.gpu_budgets:
-        device = budget.device
-        if len(device.events) < 2:
-            continue
-        shown = _shown(pd.Series(device.levels[1:].astype(float)))
-        failed = [(float(device.times_s[oom.position]), format_bytes(oom.requested_bytes)) for oom in device.ooms]
-        yield DeviceMemory(
-            f"{device.label}, snapshot {device.number}",
-            [round(float(at), 6) for at in device.times_s[shown]],
-            allocated_bytes=[int(size) for size in device.levels[1:][shown]],
-            reserved_bytes=[int(size) for size in device.reserved_levels[1:][shown]],
-            failures=[Moment("death", round(at_s, 6), f"no room for {size}") for at_s, size in failed],
-        )
+    for device in (budget.device for budget in case.gpu_budgets):
+        if len(device.events) >= 2:
+            failed = [(float(device.times_s[oom.position]), format_bytes(oom.requested_bytes)) for oom in device.ooms]
+            yield _drawn(
+                f"{device.label}, snapshot {device.number}",
+                device.times_s,
+                6,
+                failures=[Moment("death", round(at_s, 6), f"no room for {size}") for at_s, size in failed],
+                allocated_bytes=device.levels[1:].astype(float),
+                reserved_bytes=device.reserved_levels[1:].astype(float),
+            )
 
 
-def _with_failures(use: DeviceUse) -> pd.DataFrame:
-    """Its figures, those of the moments of failure among them."""
-    known = [oom for oom in use.ooms if oom.reserved_bytes is not None and oom.unused_bytes is not None]
-    columns = ["time_s", "allocated_bytes", "reserved_bytes"]
-    figures = [(oom.time_s, (oom.reserved_bytes or 0) - (oom.unused_bytes or 0), oom.reserved_bytes) for oom in known]
-    failed = pd.DataFrame(figures, columns=columns)
-    rows = narrow(use.rows, *columns)
-    return pd.concat([rows, failed.astype(rows.dtypes.to_dict())]).sort_values("time_s") if len(failed) else rows
+def _with_failures(use: DeviceUse) -> tuple[Floats, Floats, Floats]:
+    """Times, and what was allocated and reserved, those of the moments of failure among them."""
+    known = [
+        (oom.time_s, oom.reserved_bytes - oom.unused_bytes, oom.reserved_bytes)
+        for oom in use.ooms
+        if oom.reserved_bytes is not None and oom.unused_bytes is not None
+    ]
+    seen = (use.time_s, use.figures("allocated_bytes"), use.figures("reserved_bytes"))
+    rows = np.concatenate([np.column_stack(seen), np.array(known, dtype=np.float64).reshape(-1, 3)])
+    time_s, allocated, reserved = rows[np.argsort(rows[:, 0], kind="stable")].T
+    return time_s, allocated, reserved
 
 
 def _by_driver(case: Case) -> Iterator[DeviceMemory]:
@@ -77,37 +69,23 @@ def _by_driver(case: Case) -> Iterator[DeviceMemory]:
     known = {use.pid for use in case.device_uses}
     for one in gpu_processes(case.recording):
         process = case.growth.process(one.pid)
-        if one.pid in known or process is None or len(one.time_s) < 2:
-            continue
-        shown = _shown(pd.Series(one.used_bytes))
-        yield DeviceMemory(
-            f"{one.device} in {process.label}",
-            [round(float(at_s), 2) for at_s in one.time_s[shown]],
-            used_bytes=[round(float(value)) for value in one.used_bytes[shown]],
-            limit_bytes=_only_total(case),
-        )
+        if one.pid not in known and process is not None and len(one.time_s) >= 2:
+            name = f"{one.device} in {process.label}"
+            yield _drawn(name, one.time_s, 2, _only_total(case), used_bytes=one.used_bytes)
 
 
 def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
     samples = case.rows("gpu_samples")
-    if not len(samples):
-        return
     rows = only(samples, samples["gpu_total_bytes"].notna())
-    ours = only(samples, samples["is_ours"].fillna(False).astype(bool))
+    ours = set(only(samples, samples["is_ours"].fillna(False).astype(bool))["gpu_uuid"])
     failures = [_failure(oom) for oom in case.gpu_ooms] if rows["gpu_uuid"].nunique() == 1 else []
     for uuid, own in rows.groupby("gpu_uuid", sort=False):
-        if len(own) < 2 or (len(ours) and uuid not in set(ours["gpu_uuid"])):
-            continue
-        own = own.sort_values("time_s", kind="stable")
-        last = own.iloc[-1]
-        own = own.iloc[_shown(own["gpu_used_bytes"])]
-        yield DeviceMemory(
-            f"GPU {int_of(last, 'gpu_index')} ({text_of(last, 'gpu_name') or 'unnamed'}), all processes",
-            _times(own),
-            used_bytes=_figures(own, "gpu_used_bytes"),
-            limit_bytes=int_of(last, "gpu_total_bytes"),
-            failures=failures,
-        )
+        if len(own) >= 2 and (uuid in ours or not ours):
+            own = own.sort_values("time_s", kind="stable")
+            last = own.iloc[-1]
+            name = f"GPU {int_of(last, 'gpu_index')} ({text_of(last, 'gpu_name') or 'unnamed'}), all processes"
+            used = figures(own, "gpu_used_bytes")
+            yield _drawn(name, figures(own, "time_s"), 2, int_of(last, "gpu_total_bytes"), failures, used_bytes=used)
 
 
 def _only_total(case: Case) -> int | None:
@@ -122,16 +100,16 @@ def _failure(oom: Oom) -> Moment:
     return Moment("death", round(oom.time_s, 2), text)
 
 
-def _shown(values: pd.Series[float]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Positions of the points to draw."""
-    return extremes(np.asarray(values.fillna(0.0), dtype=np.float64), _MOST_POINTS // 2)
-
-
-def _times(rows: pd.DataFrame) -> list[float]:
-    times: list[float] = rows["time_s"].astype("float64").round(2).tolist()
-    return times
-
-
-def _figures(rows: pd.DataFrame, column: str) -> list[int | None]:
-    values = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
-    return [None if np.isnan(value) else int(value) for value in values]
+def _drawn(
+    name: str,
+    time_s: Floats,
+    digits: int,
+    limit_bytes: int | None = None,
+    failures: Sequence[Moment] = (),
+    **curves: Floats,
+) -> DeviceMemory:
+    """With as many points as can be drawn, by the first of its curves; NaN is what nobody read."""
+    shown = extremes(np.nan_to_num(next(iter(curves.values()))), _MOST_POINTS // 2)
+    told = {kind: [None if np.isnan(one) else int(one) for one in curve[shown]] for kind, curve in curves.items()}
+    times = np.round(time_s[shown], digits).tolist()
+    return DeviceMemory(name, times, limit_bytes=limit_bytes, failures=list(failures), **told)

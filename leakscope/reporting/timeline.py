@@ -18,9 +18,9 @@ from ..facts.series.arithmetic import Floats, extremes
 from ..facts.tables import series
 from ..findings import OTHERS, Band, Timeline
 from ..storage import Recording
+from ..units import LISTED
 from .moments import moments
 
-_SHOWN_PROCESSES = 5  # with the rest as one more band: more pids in a legend are looked up by nobody
 _TOTAL_BUCKETS = 400  # two points each, the lowest and the highest: about what a wide screen can show
 _BAND_BUCKETS = 40  # more points for the peaks of single bands, whatever the total does there
 _REST = "other"
@@ -116,10 +116,10 @@ def _visible(by_account: dict[str, Floats], high: float, *, min_share: float = 0
 
 
 def _largest(bands: dict[str, Floats]) -> dict[str, Floats]:
-    """The processes with the highest peaks, and the sum of all others."""
+    """The processes with the highest peaks, and the sum of all others: more pids in a legend nobody looks up."""
     order = sorted(bands, key=lambda name: (-float(bands[name].max()), name))
-    shown = {name: bands[name] for name in order[:_SHOWN_PROCESSES]}
-    others = order[_SHOWN_PROCESSES:]
+    shown = {name: bands[name] for name in order[:LISTED]}
+    others = order[LISTED:]
     if len(others) == 1:
         shown[others[0]] = bands[others[0]]
     elif others:

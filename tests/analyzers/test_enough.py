@@ -61,9 +61,7 @@ def test_a_peak_that_comes_and_goes_is_asked_for_in_parts(tmp_path: Path) -> Non
     held = [100, 100, 600, 600, *[150] * 46]
     builder = RecordingBuilder(tmp_path).process(PID, role="trainer").samples(PID, rss=[n * MiB for n in held])
     asked = f"{FILE}:20 <module>\n{FILE}:7 prepare"
-    builder.allocated(PID, 4.0, MiB, asked, asked_bytes=500 * MiB).allocated(
-        PID, 40.0, MiB, asked, asked_bytes=500 * MiB
-    )
+    builder.allocated(PID, 4.0, MiB, asked, peak_bytes=500 * MiB, peak_ago_s=1.5).allocated(PID, 40.0, MiB, asked)
     for number, at_s in ((1, 10.0), (2, 40.0)):
         builder.take(PID, number, at_s, holders=[{"path": "main() table", "type_name": "list", "deep_bytes": MiB}])
     case = Case(builder.ends(at_s=50.0, exit_code=0).open())

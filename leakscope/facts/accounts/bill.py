@@ -18,15 +18,16 @@ import pandas as pd
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...schema import ROLES
 from ...storage import Recording
-from ...units import FULL, MOST, SOME
+from ...units import FULL, MOST, SOME, SOON_S
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
-from ..where.progress import Had, asked_at, came_with, kept_since
+from ..where.progress import Had, came_with, kept_since
 from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
+from .tensors import MOST_PROCESSES
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
 NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", "workers-shared", "leakscope"
@@ -35,11 +36,10 @@ _USER_HELD = "user-held"
 ARROW_POOL = "pyarrow's memory pool"
 _ARROW, _OTHERS = "pyarrow", "others"  # packages with an allocator of their own
 _TENSORS = "tensors"  # tensors: of which nobody was asked what they are for
-_MOST_ENTERED = 4  # processes that are divided, the largest; others are one row each for a role
 _LIBRARY_FILE = re.compile(r"\.so(\.|$)|/s?bin/|/ld-|\.(pyc|py|mo|dat)$|gconv|locale")
 _SOMEBODY = "a process"  # which of several is not known
-_NEAR_S = 2.0  # a sentinel that far from a moment was read in it
-_STAYS = 0.9  # of what was held in a snapshot: with less afterwards it was a peak
+_NEAR_S = SOON_S  # a sentinel that far from a moment was read in it
+_STAYS = FULL  # of what was held in a snapshot: with less afterwards it was a peak
 
 
 _Read = Callable[[Floats, Floats, float], float]
@@ -208,7 +208,7 @@ def bill(
     entered = 0
     for process in alive:
         looks = _looks(recording, process) if not process.is_fork else []
-        if (looks or entered == 0) and entered < _MOST_ENTERED and not process.is_fork:
+        if (looks or entered == 0) and entered < MOST_PROCESSES and not process.is_fork:
             look = _nearest(looks, process, at_s)
             rows += _of_process(recording, process, look, at_s, _READ[moment])
             looked_s = look.time_s if look is not None and looked_s is None else looked_s
@@ -464,7 +464,6 @@ def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float
     name, asked = "came after it" if at_s >= since_s else "was gone by then", None
     if is_level:
         asked = kept_since(process, since_s, at_s, MOST * size)
-        asked = asked_at(process, at_s) if asked is None and not _goes_on(process, at_s) else asked
         name += f", asked for in {asked.asked_in}" if asked is not None else ""
     return BillRow(SINCE, name, round(size), process.label, True, **_place_of(asked))
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...findings import AGENT, DATA, BillRow
 from ...storage import Recording
-from ...units import MOST, MiB
+from ...units import MOST, SOME, MiB
 from ..growth.processes import ProcessGrowth
 from ..heap.comparable import whole_heap
 from ..heap.forms import NUMERIC
@@ -29,7 +29,7 @@ MODEL = "model"
 _WEIGHTS = [owner for owner, account in OWNERS.items() if account == MODEL]
 LEAST_BYTES = MiB
 MOST_PARTS, _MOST_DEPTH = 12, 6
-_PARTED_SHARE = 0.10  # of its process: what holds more is told with its parts
+_PARTED_SHARE = SOME  # of its process: what holds more is told with its parts
 _LEAST_SHARE = 0.01  # of its process: less is told with others like it
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ...findings import LedgerRow
-from ...units import MOST
+from ...rising import WARM_UP
+from ...units import FEWEST, MOST
 from ..growth.arenas import in_use_of
 from ..growth.processes import ProcessGrowth
 from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts
@@ -17,7 +18,7 @@ from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 
 _SHOWN_PROCESSES = 8
-_LAST_MOMENTS = 0.15  # of the window: what a job lets go of there, and never did before, was held all the time
+_LAST_MOMENTS = WARM_UP  # of the window: what a job lets go of there, and never did before, was held all the time
 _NEAR = 1 / 6  # of the window: a reading so near to its end tells of that
 
 
@@ -89,8 +90,8 @@ def _moments(process: ProcessGrowth, at_s: float, window: tuple[float, float]) -
     read_s, _, _ = in_use_of(process.rows("sentinels"))
     most_s = _NEAR * (window[1] - window[0])
     read_s = read_s[(np.abs(read_s - at_s) <= most_s) & (read_s >= process.time_s[0]) & (read_s <= process.time_s[-1])]
-    known_s = read_s if read_s.size >= 3 else process.time_s
-    nearest: Floats = known_s[np.argsort(np.abs(known_s - at_s), kind="stable")[:3]]
+    known_s = read_s if read_s.size >= FEWEST else process.time_s
+    nearest: Floats = known_s[np.argsort(np.abs(known_s - at_s), kind="stable")[:FEWEST]]
     return nearest
 
 

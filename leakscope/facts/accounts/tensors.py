@@ -54,7 +54,7 @@ def ever_more_tensors(process: ProcessGrowth, start_s: float, end_s: float) -> b
 
 _END, _PEAK = "end", "peak"
 _REST = "not-tensors"
-_MOST_PROCESSES = 4
+MOST_PROCESSES = 4  # that are divided, the largest
 
 
 def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
@@ -66,7 +66,7 @@ def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
     pids = [int(pid) for pid in table["pid"].unique()]
     budgets = [_of_process(recording, growth, pid, only(table, table["pid"] == pid)) for pid in pids]
     budgets.sort(key=lambda rows: -sum(row.bytes for row in rows if row.account != _REST))
-    return [row for rows in budgets[:_MOST_PROCESSES] for row in rows]
+    return [row for rows in budgets[:MOST_PROCESSES] for row in rows]
 
 
 def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.DataFrame) -> list[BudgetRow]:

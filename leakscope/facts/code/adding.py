@@ -15,22 +15,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...units import MOST, NEARLY_ALL, SOME
-from .index import (
-    COMPREHENSIONS,
-    Index,
-    Scope,
-    Site,
-    Source,
-    arguments_of,
-    index_of,
-    last_name,
-    pairs,
-    part_of,
-    tail,
-    text_of,
-)
+from .index import Index, Scope, Site, Source, index_of, tail, text_of
 from .names import Holder, Names
 from .points_to import ADDERS, PUSHES, THING, Things, added_to, adds, points_to
+from .syntax import COMPREHENSIONS, arguments_of, last_name, pairs, part_of
 
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from ...units import FULL
 from .adding import Line, line_at, removed_from
-from .index import FUNCTIONS, Index, Scope, Source, index_of, last_name, pairs
+from .index import Index, Scope, Source, index_of
 from .names import Holder, Names
 from .points_to import Field, Node, Variable, added_to, points_to
+from .syntax import FUNCTIONS, last_name, pairs
 
 CAPS = "caps"
 _SURE = FULL  # that an expression is the object itself

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from .index import Source, last_name, lines_of
+from .index import Source, lines_of
+from .syntax import root_of
 
 UP_TO_YOU = "what to change depends on what the program needs"
 Node = TypeVar("Node")
@@ -83,20 +84,9 @@ def nodes(sources: Sequence[Source]) -> Iterator[tuple[Source, ast.AST]]:
         yield from ((source, node) for node in (ast.walk(tree) if tree is not None else ()))
 
 
-def called(node: ast.AST | None) -> str:
-    return last_name(node.func) if isinstance(node, ast.Call) else ""
-
-
-def receiver(node: ast.AST | None) -> str:
-    func = node.func if isinstance(node, ast.Call) else None
-    return last_name(func.value) if isinstance(func, ast.Attribute) else ""
-
-
 def is_plain_name(node: ast.expr | None) -> bool:
     """A name, or an attribute of one: to evaluate it again changes nothing."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
+    return node is not None and isinstance(root_of(node), ast.Name)
 
 
 def segment(source: Source, node: ast.AST) -> str:

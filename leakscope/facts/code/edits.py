@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from .editing import (
     UP_TO_YOU,
     Asked,
     Edited,
     Unsure,
-    called,
     has_own_lines,
     indent_of,
     is_plain_name,
@@ -25,14 +24,13 @@ from .editing import (
     nodes,
     of_kind,
     put_behind,
-    receiver,
     replaced,
     segment,
     tree_of,
     with_lines,
-)  # fmt: skip
+)
 from .ending import ENDING, closed, ended, freed, handle_removed, in_finally, taken_out_when_done
-from .index import FUNCTIONS, Source, defaults_of, last_name, lines_of, pairs
+from .index import Source, lines_of
 from .statements import (
     Statement,
     blocks,
@@ -43,6 +41,7 @@ from .statements import (
     statement_at,
     stored,
 )
+from .syntax import DEFINED, FUNCTIONS, LOOPS, Defined, called, defaults_of, is_load, last_name, pairs, receiver
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -85,9 +84,7 @@ def _of_its_object(asked: Asked, found: Statement) -> Asked:
 def _length_is_read(asked: Asked) -> str | None:
     """Where the program asks how many there are: it may count by that what has come so far."""
     for source, node in nodes(asked.sources):
-        if not isinstance(node, ast.Call) or last_name(node.func) != "len":
-            continue
-        if any(last_name(one) == asked.variable for one in node.args):
+        if isinstance(node, ast.Call) and called(node) == "len" and asked.variable in map(last_name, node.args):
             place = f"{source.file.rsplit('/', 1)[-1]}:{node.lineno}"
             return f"{place} reads how many are in {asked.variable}, which will be fewer"
     return None
@@ -96,12 +93,11 @@ def _length_is_read(asked: Asked) -> str | None:
 def _reads_all(asked: Asked) -> str | None:
     """Where the program looks at all that is in it: whatever goes, its result is another."""
     for source, outer in nodes(asked.sources):
-        is_counted = isinstance(outer, ast.Call) and last_name(outer.func) == "len"
-        if is_counted or isinstance(outer, (ast.Compare, ast.Subscript)):
+        if called(outer) == "len" or isinstance(outer, (ast.Compare, ast.Subscript)):
             continue
         is_part = isinstance(outer, ast.Attribute) and outer.attr not in _ALL_OF_A_DICT
         for node in ast.iter_child_nodes(outer) if not is_part else ():
-            if last_name(node) == asked.variable and isinstance(getattr(node, "ctx", None), ast.Load):
+            if last_name(node) == asked.variable and is_load(node):
                 return f"{source.file.rsplit('/', 1)[-1]}:{getattr(node, 'lineno', 0)}"
     return None
 
@@ -132,8 +128,7 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
         bracket = not isinstance(member, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
         new = known(form(asked, text, f"({text})" if bracket else text), "which part of it is read is yours to know")
         method = new.removesuffix("()").rpartition(".")[2]
-        of_call = last_name(member.func) if isinstance(member, ast.Call) else ""
-        need(of_call not in (method, "item", "numpy"), f"the line stores {method}() of it already")
+        need(called(member) not in (method, "item", "numpy"), f"the line stores {method}() of it already")
         if form is _detached:
             _need_no_backward(asked, last_name(container))
         if "traceback" in method:
@@ -278,7 +273,7 @@ def _bounded(asked: Asked, found: Statement) -> Edited:
     is_mapping = kind in ("dict", "OrderedDict", "defaultdict") and isinstance(node, ast.Assign)
     need(is_mapping, f"which members of a {kind} may go is yours to know")
     by_key = (
-        isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and last_name(one.value) == asked.variable
+        isinstance(one, ast.Subscript) and is_load(one) and last_name(one.value) == asked.variable
         for _, one in nodes(asked.sources)
     )  # rows[key], which fails where the entry has gone
     is_safe = is_looked_up_first(found) or not any(by_key)
@@ -290,7 +285,7 @@ def _done_with(asked: Asked) -> Edited | None:
     """The one function that ends what it is given the key of, and looks it up for the last time."""
     found = []
     for source, function in nodes(asked.sources):
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if not isinstance(function, DEFINED):
             continue
         given = [arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)]
         named = re.sub(
@@ -423,7 +418,7 @@ def _default_none(asked: Asked, found: Statement) -> Edited:
     name = asked.variable
     defaults = [
         (source, one, value)
-        for source, one in nodes(asked.sources) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for source, one in nodes(asked.sources) if isinstance(one, DEFINED)
         for arg, value in defaults_of(one) if arg.arg == name and _EMPTY.fullmatch(segment(source, value))
     ]  # fmt: skip
     own = [one for one in defaults if found.function is not None and one[1].lineno == found.function.lineno]
@@ -450,7 +445,7 @@ def _for_each_object(asked: Asked, found: Statement) -> Edited:
     return _at_the_beginning(source, inits[0], own, note=note)
 
 
-def _at_the_beginning(source: Source, function: _Function, *new: str, note: str) -> Edited:
+def _at_the_beginning(source: Source, function: Defined, *new: str, note: str) -> Edited:
     """Lines at the beginning of a function, behind its docstring."""
     first = function.body[0]
     has_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
@@ -514,7 +509,7 @@ def _read_last(sources: Sequence[Source], piece: Piece) -> Statement | None:
         return None
     inner = next((at for at in range(len(found.around), 0, -1) if isinstance(found.around[at - 1], FUNCTIONS)), 0)
     for at, one in enumerate(found.around[inner:], inner):
-        if isinstance(one, (ast.For, ast.AsyncFor, ast.While)):
+        if isinstance(one, LOOPS):
             return Statement(found.source, one, found.around[:at], found.tree)
     return found
 
@@ -531,8 +526,7 @@ def _given_up(found: Statement, piece: Piece) -> str:
     need(reads, f"the line that reads it last does not call it {piece.key or piece.name}")
     need(len(reads) == 1, f"which of {' and '.join(reads)} it is, is not to be seen")
     ((text, read),) = reads.items()
-    is_only_read = all(isinstance(getattr(one, "ctx", None), ast.Load) for one in named)
-    need(is_only_read, "the line that reads it last also gives it a new value")
+    need(all(map(is_load, named)), "the line that reads it last also gives it a new value")
     if kind is not ast.Name:
         base = read.value if isinstance(read, (ast.Subscript, ast.Attribute)) else read
         need(is_plain_name(base), f"{text} may be another object each time")
@@ -559,7 +553,6 @@ def _is_bound_before(found: Statement, name: str) -> bool:
 
 
 _How = Callable[[Asked, Statement], Edited]
-_Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 _HOW: dict[str, _How] = {
     "autograd-history": _otherwise(_detached),
     "views": _otherwise(_of_view),

@@ -11,7 +11,6 @@ from .editing import (
     Asked,
     Edited,
     Unsure,
-    called,
     has_own_lines,
     indent_of,
     is_plain_name,
@@ -20,12 +19,11 @@ from .editing import (
     nodes,
     of_kind,
     put_behind,
-    receiver,
     replaced,
     segment,
     with_lines,
-)  # fmt: skip
-from .index import FUNCTIONS, Source, arguments_of, last_name, lines_of, pairs
+)
+from .index import Source, lines_of
 from .statements import (
     Statement,
     callers_of,
@@ -36,6 +34,7 @@ from .statements import (
     statement_at,
     stored,
 )  # fmt: skip
+from .syntax import DEFINED, FUNCTIONS, Defined, arguments_of, called, is_load, last_name, pairs, receiver
 
 _FIGURES = ("subplots", "figure", "subplot_mosaic")
 # What a with statement ends, and what does so without. Pools have done by then all that was handed in before.
@@ -61,7 +60,6 @@ ENDING = re.compile(
     r"_*(on_|handle_)?(a?close|stop|shut_?down|terminate|cancel|dispose|release|end|finish|quit|exit|leave|log_?out|detach|"
     r"disconnect|unsubscribe|unregister|unload|unmount|hang_?up|destroy|drop)"
 )
-_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _FREED_BY = ("malloc", "calloc", "strdup", "strndup", "realpath")  # free() of the C library
 _FREES = re.compile(r"(free|delete|destroy|release|close|dispose|fini|term)")
 _MAKES = re.compile(r"(new|create|alloc|init|open|make|acquire)")
@@ -71,7 +69,8 @@ def ended(asked: Asked, found: Statement) -> Edited:
     """What the line makes is ended where its use ends: in a with statement, or by a method that is there to do so."""
     node, source = found.node, found.source
     made = getattr(node, "value", None)
-    own_names = {getattr(one, "name", "") for _, one in nodes(asked.sources) if isinstance(one, _DEFINITIONS)}
+    definitions = (ast.ClassDef, *DEFINED)
+    own_names = {one.name for _, one in nodes(asked.sources) if isinstance(one, definitions)}
     by = _IN_WITH.get(called(made)) if called(made) not in own_names and receiver(made) != "os" else None
     if by is not None and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         rest = _used_by(asked, found, _own_name(node))
@@ -194,13 +193,13 @@ def taken_off(asked: Asked, found: Statement) -> Edited:
     return _at_its_end(callers[0].source, ends, ast.unparse(_of_self(undo, of_function(callers[0]))))
 
 
-def of_function(found: Statement) -> ast.FunctionDef | ast.AsyncFunctionDef:
+def of_function(found: Statement) -> Defined:
     if found.function is None:
         raise Unsure(UP_TO_YOU)
     return found.function
 
 
-def _of_self(node: ast.Call, init: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call:
+def _of_self(node: ast.Call, init: Defined) -> ast.Call:
     """With the attributes that a constructor makes of its variables, in place of these."""
     own = init.args.args[0].arg
     kept = {
@@ -258,7 +257,7 @@ def _used_by(asked: Asked, found: Statement, name: str, library: str = "") -> li
     need(sum(isinstance(one.ctx, ast.Store) for one in uses) == 1, f"{name} gets another value later")
     outer = {inner: one for one in ast.walk(scope) for inner in ast.iter_child_nodes(one)}
     for use in uses:
-        why = _goes_to(use, outer, asked, library) if isinstance(use.ctx, ast.Load) else None
+        why = _goes_to(use, outer, asked, library) if is_load(use) else None
         need(why is None, f"{name} {why}")
     return rest[:last]
 
@@ -306,10 +305,7 @@ def _only_ended(sources: Sequence[Source], container: str) -> bool:
     """Nothing looks at what is in it, or only to end each."""
     if latest_read(sources, container) == 0:
         return True
-    reads = [
-        one for _, one in nodes(sources)
-        if last_name(one) == container and isinstance(getattr(one, "ctx", None), ast.Load)
-    ]  # fmt: skip
+    reads = [one for _, one in nodes(sources) if last_name(one) == container and is_load(one)]
     loops = [one for _, one in nodes(sources) if isinstance(one, ast.For) and last_name(one.iter) == container]
     fills = [pair for _, one in nodes(sources) if (pair := stored(one)) is not None and last_name(pair[0]) == container]
     calls = [called(getattr(part, "value", None)) for loop in loops for part in loop.body]

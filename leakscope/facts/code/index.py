@@ -13,7 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Optional, TypeVar, Union
+from typing import Any, NamedTuple, TypeVar
+
+from .syntax import COMPREHENSIONS, FUNCTIONS, LOOPS, Function, defaults_of, last_name, pairs
 
 _T = TypeVar("_T")
 
@@ -22,16 +24,11 @@ _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitline
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*", re.DOTALL)
 _OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
 _BEGINNINGS = frozenset(("main", "command"))
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
     ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.Raise,
 )  # fmt: skip
 _GUARDS = (ast.If, ast.ExceptHandler, getattr(ast, "match_case", ast.If))
-Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
-Pair = tuple[ast.expr, Optional[ast.expr]]
 
 
 class Source(NamedTuple):
@@ -122,27 +119,9 @@ class Scope:
         return outer.binding(name)
 
 
-def last_name(node: ast.AST | None) -> str:
-    """``append`` of ``self.rows.append``."""
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else ""
-
-
 def tail(qualname: str | None) -> str:
     """``step`` of ``Trainer.step``."""
     return (qualname or "").rsplit(".", 1)[-1]
-
-
-def part_of(node: ast.expr | None) -> ast.expr | None:
-    """What a part, or a copy of one, is of: ``rows`` of ``rows[5:].copy()``."""
-    while True:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
-            node = node.func.value
-        elif isinstance(node, ast.Subscript):
-            node = node.value
-        else:
-            return node
 
 
 def lines_of(text: str) -> list[str]:
@@ -152,41 +131,6 @@ def lines_of(text: str) -> list[str]:
 def text_of(lines: Sequence[str] | None, line: int) -> str:
     """What stands on a line of a file; nothing where that is not known."""
     return lines[line - 1].strip() if lines and 0 < line <= len(lines) else ""
-
-
-def pairs(node: ast.AST) -> Iterator[Pair]:
-    """Targets of an assignment, each with the expression it gets; a tuple that is unpacked goes to all its names."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            yield from _unpack(target, node.value)
-    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-        yield node.target, node.value
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        yield from _unpack(node.optional_vars, node.context_expr)
-
-
-def _unpack(target: ast.expr, value: ast.expr) -> Iterator[Pair]:
-    if not isinstance(target, (ast.Tuple, ast.List)):
-        yield target, value
-        return
-    alike = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-    for i, element in enumerate(target.elts):
-        part = value.elts[i] if alike and isinstance(value, (ast.Tuple, ast.List)) else value
-        yield from _unpack(element.value if isinstance(element, ast.Starred) else element, part)
-
-
-def arguments_of(call: ast.Call) -> list[ast.expr]:
-    """All that a call is given."""
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
-
-
-def defaults_of(node: ast.AST | None) -> list[tuple[ast.arg, ast.expr]]:
-    """The parameters of a function that have default values, and these."""
-    if not isinstance(node, FUNCTIONS):
-        return []
-    positional = [*node.args.posonlyargs, *node.args.args]
-    given = zip(positional[len(positional) - len(node.args.defaults) :], node.args.defaults)
-    return [*given, *((arg, value) for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults) if value)]
 
 
 class Index:

@@ -16,7 +16,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Union
 
-from .index import COMPREHENSIONS, Index, Scope, defaults_of, last_name, pairs
+from .index import Index, Scope
+from .syntax import COMPREHENSIONS, defaults_of, last_name, pairs
 
 # Steps of a path, beside ".name", "['key']" (a known one), "[]" (any) and "[:]" (a part, copied).
 CALLED, EACH, INTO, COPIED, PART, SPREAD, WRAPPED = "()", "each", "into", "copied", "part", "*", "wrapped"

@@ -8,9 +8,10 @@ from typing import NamedTuple, Optional
 
 from ...units import MOST
 from .adding import Line, line_at
-from .index import FUNCTIONS, LOOPS, Index, Scope, Site, Source, arguments_of, index_of, last_name, pairs, tail
+from .index import Index, Scope, Site, Source, index_of, tail
 from .names import Holder, Names
 from .points_to import THING, Field, Node, Things, Variable, added_to, points_to
+from .syntax import FUNCTIONS, LOOPS, arguments_of, is_load, last_name, pairs, root_of
 
 _READS = "reads"
 _OF_NUMBERS = (
@@ -258,11 +259,7 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
     waiting: list[ast.AST] = [node]
     while waiting:
         one = waiting.pop()
-        if (
-            one is not filled
-            and isinstance(one, (ast.Name, ast.Attribute, ast.Subscript))
-            and isinstance(one.ctx, ast.Load)
-        ):
+        if one is not filled and isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)) and is_load(one):
             yield one, id(one) in given
         if one is node or not isinstance(one, (*FUNCTIONS, ast.ClassDef, ast.stmt)):
             waiting += ast.iter_child_nodes(one)
@@ -287,7 +284,5 @@ def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:
     name = last_name(func)
     if isinstance(func, ast.Name) and name in _LOOKS:
         return True
-    while isinstance(func, ast.Attribute):
-        func = func.value
-    package = scope.module.imports.get(func.id, ("", ""))[0] if isinstance(func, ast.Name) else ""
+    package = scope.module.imports.get(last_name(root_of(func)), ("", ""))[0]
     return package.partition(".")[0] in _OF_NUMBERS and name not in _SHARES and not name[:1].isupper()

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .adding import Line, line_at, thread_start_line
-from .index import Index, Scope, Source, index_of, last_name, lines_of
+from .index import Index, Scope, Source, index_of, lines_of
+from .syntax import last_name, root_of
 
 _PROCESSES = ("Process", "Pool", "ProcessPoolExecutor", "fork", "DataLoader")
 _COMMANDS = (
@@ -39,7 +40,7 @@ def calls(sources: Sequence[Source], *names: str) -> list[Call]:
             if not isinstance(node, ast.Call) or last_name(node.func) not in names or _is_own(node.func, scope, index):
                 continue
             line = line_at(index, scope, node, "calls", index.often(site, scope))
-            found.append(Call(line, node, tuple(_words(node)), _root(node.func)))
+            found.append(Call(line, node, tuple(_words(node)), _module(node.func)))
     return sorted(found, key=lambda call: -call.line.score)
 
 
@@ -80,10 +81,7 @@ def _words(call: ast.Call) -> Iterator[str]:
             yield node.value.strip()
 
 
-def _root(func: ast.expr) -> str:
+def _module(func: ast.expr) -> str:
     """``subprocess`` of ``subprocess.Popen``; empty for a plain name."""
-    while isinstance(func, ast.Attribute):
-        func = func.value
-        if isinstance(func, ast.Name):
-            return func.id
-    return "" if isinstance(func, ast.Name) else "?"
+    root = root_of(func)
+    return "" if root is func else last_name(root) or "?"

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .adding import JOINERS, removed_from
-from .index import FUNCTIONS, Source, arguments_of, index_of, last_name, pairs, parse, part_of
+from .index import Source, index_of, parse
+from .syntax import DEFINED, FUNCTIONS, Defined, arguments_of, called, is_load, last_name, pairs, part_of
 
 _READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
+SHORT = 40  # characters of what a sentence quotes
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
 
 
@@ -30,10 +32,9 @@ class Statement:
         return next((part for part in blocks(self.around[-1] if self.around else self.tree) if self.node in part), [])
 
     @property
-    def function(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def function(self) -> Defined | None:
         """The innermost function that it is part of."""
-        inner = (one for one in reversed(self.around) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
-        return next(inner, None)
+        return next((one for one in reversed(self.around) if isinstance(one, DEFINED)), None)
 
     @property
     def cls(self) -> ast.ClassDef | None:
@@ -187,10 +188,10 @@ def skipped_after(sources: Sequence[Source], found: Statement) -> Skipped | None
     return None
 
 
-def removers_of(found: Statement) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+def removers_of(found: Statement) -> list[Defined]:
     """Functions of its class, or of its module, that remove from what the statement adds to."""
     removes = _removing(found)
-    own = [one for one in ast.walk(found.cls or found.tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    own = [one for one in ast.walk(found.cls or found.tree) if isinstance(one, DEFINED)]
     return [one for one in own if any(map(removes, ast.walk(one)))] if removes is not None else []
 
 
@@ -267,12 +268,12 @@ def new_each_time(node: ast.stmt) -> list[str]:
         inner = inner.func if isinstance(inner, ast.Call) else inner.value
     given = arguments_of(outer) if outer is not None else []
     given = [one for one in given if not isinstance(one, ast.Constant) and not _makes_object(one)]
-    return [text for one in given if len(text := ast.unparse(one)) <= 40]
+    return [text for one in given if len(text := ast.unparse(one)) <= SHORT]
 
 
 def _makes_object(node: ast.expr) -> bool:
     """``Event(text)``: another one each time, and no key."""
-    return isinstance(node, ast.Call) and last_name(node.func)[:1].isupper()
+    return called(node)[:1].isupper()
 
 
 def _entry_made(node: ast.expr) -> ast.Subscript | None:
@@ -364,20 +365,15 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
         parts: dict[ast.AST, int | None] = {}
         for node in ast.walk(tree):
             if (pair := stored(node)) is not None:
-                whole = pair[0]
-                is_entry = isinstance(whole, ast.Subscript) and not isinstance(
-                    node, ast.Assign
-                )  # rows[key].append(row)
-                whole = whole.value if is_entry and isinstance(whole, ast.Subscript) else whole
-                filling |= {whole} if not isinstance(node, ast.Assign) or last_name(whole) == variable else set()
+                whole, is_assigned = pair[0], isinstance(node, ast.Assign)
+                if isinstance(whole, ast.Subscript) and not is_assigned:  # rows[key].append(row)
+                    whole = whole.value
+                filling |= {whole} if not is_assigned or last_name(whole) == variable else set()
             is_read |= isinstance(node, ast.Constant) and node.value == variable
-            joins = isinstance(node, ast.Assign) and (isinstance(node.value, ast.BinOp) or _joins(node.value))
-            if isinstance(node, ast.Assign) and joins and last_name(node.targets[0]) == variable:
-                own = ast.unparse(node.targets[0])
-                filling |= {
-                    one for one in ast.walk(node.value) if isinstance(one, ast.expr) and ast.unparse(one) == own
-                }
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Assign) and last_name(node.targets[0]) == variable:
+                own = ast.unparse(node.targets[0]) if _joins(node.value) else None
+                filling |= {e for e in ast.walk(node.value) if isinstance(e, ast.expr) and ast.unparse(e) == own}
+            if isinstance(node, ast.Subscript) and is_load(node):
                 is_rows = isinstance(node.value, ast.Attribute) and node.value.attr == "iloc"
                 parts[getattr(node.value, "value", node.value) if is_rows else node.value] = _from_the_end(node.slice)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "tail":
@@ -385,7 +381,7 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
                 parts[node.func.value] = value if isinstance(value, int) else None
         named = [node for node in ast.walk(tree) if last_name(node) == variable]
         for node in named:
-            if isinstance(getattr(node, "ctx", None), ast.Load) and node not in filling:
+            if is_load(node) and node not in filling:
                 if (count := parts.get(node)) is None:
                     return None
                 most = max(most, count)
@@ -397,8 +393,7 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
 
 
 def _joins(node: ast.expr) -> bool:
-    """``concat([frame, rows])``."""
-    return isinstance(node, ast.Call) and last_name(node.func) in JOINERS
+    return isinstance(node, ast.BinOp) or called(node) in JOINERS
 
 
 def _from_the_end(index: ast.expr) -> int | None:
@@ -413,20 +408,16 @@ def only_read(found: Statement, variable: str) -> ast.Subscript | None:
     """``self.kinds[key]``, where it stands once and what is there is looked at, and neither changed nor handed on."""
     function, node = found.function, found.node
     entries = [one for one in _own(node) if isinstance(one, ast.Subscript) and last_name(one.value) == variable]
-    if function is None or len(entries) != 1 or not isinstance(entries[0].ctx, ast.Load):
+    if function is None or len(entries) != 1 or not is_load(entries[0]):
         return None
     around = {inner: outer for outer in ast.walk(function) for inner in ast.iter_child_nodes(outer)}
     uses: list[ast.AST] = [entries[0]]
     if isinstance(node, ast.Assign) and node.value is entries[0]:
         names = [one.id for one in node.targets if isinstance(one, ast.Name)]
-        uses = [
-            one
-            for one in ast.walk(function)
-            if last_name(one) in names and isinstance(getattr(one, "ctx", None), ast.Load)
-        ]
+        uses = [one for one in ast.walk(function) if last_name(one) in names and is_load(one)]
     for use in uses:
         outer = around.get(use)
-        is_part = isinstance(outer, ast.Attribute) and isinstance(outer.ctx, ast.Load)
+        is_part = isinstance(outer, ast.Attribute) and is_load(outer)
         called = around.get(outer) if is_part and outer is not None else None
         looks = is_part and not (isinstance(called, ast.Call) and called.func is outer)
         if not looks and not isinstance(outer, (ast.Compare, ast.BinOp, ast.FormattedValue)):
@@ -444,7 +435,7 @@ def stores_part(found: Statement) -> bool:
     pair = stored(found.node)
     member = pair[1] if pair is not None else None
     if isinstance(member, ast.Name) and found.function is not None:
-        made = [v for node in ast.walk(found.function) for t, v in pairs(node) if last_name(t) == member.id]
+        made = list(_made_in(found, member))
         member = made[0] if len(made) == 1 else None
     members = member.elts if isinstance(member, (ast.Tuple, ast.List)) else [member]
     return any(isinstance(one, ast.Subscript) and _is_part(one, found) for one in members)
@@ -465,7 +456,7 @@ def _is_number(node: ast.expr, found: Statement) -> bool:
     """A name that only counts, or that int() made, or the place of the largest of all."""
     if not isinstance(node, ast.Name) or found.function is None:
         return False
-    made = [v for one in ast.walk(found.function) for t, v in pairs(one) if last_name(t) == node.id]
+    made = list(_made_in(found, node))
     counts = [
         one.iter
         for one in ast.walk(found.function)
@@ -473,8 +464,7 @@ def _is_number(node: ast.expr, found: Statement) -> bool:
         and node.id == next(part.id for part in ast.walk(one.target) if isinstance(part, ast.Name))
     ]
     calls = [v for v in (*made, *counts) if isinstance(v, ast.Call)]
-    picks = [v for v in calls if last_name(v.func) in ("argmax", "argmin") and not v.args and not v.keywords]
-    is_one = all(v in picks or last_name(v.func) in _COUNTING for v in calls)
+    is_one = all(called(v) in (_COUNTING if arguments_of(v) else (*_COUNTING, "argmax", "argmin")) for v in calls)
     return len(calls) == len(made) + len(counts) > 0 and is_one
 
 
@@ -508,7 +498,7 @@ def _is_of_length(test: ast.expr) -> bool:
     return any(isinstance(one, ast.Call) and last_name(one.func) in ("len", "qsize") for one in ast.walk(test))
 
 
-def _is_asked_for(node: ast.stmt, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_asked_for(node: ast.stmt, function: Defined) -> bool:
     """What is removed is an entry by a key that the function is given, and that it looks up for whoever called it."""
     given = {one.arg for one in function.args.args}
     gone: list[tuple[ast.expr, ast.expr]] = []
@@ -527,7 +517,7 @@ def _is_asked_for(node: ast.stmt, function: ast.FunctionDef | ast.AsyncFunctionD
 
 def _entry(node: ast.AST) -> tuple[str, ...] | None:
     """Of ``rows[key]`` and ``rows.get(key)``, as they are read: the container and the key."""
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+    if isinstance(node, ast.Subscript) and is_load(node):
         return _dumped(node.value, node.slice)
     func = node.func if isinstance(node, ast.Call) and node.args else None
     if isinstance(node, ast.Call) and isinstance(func, ast.Attribute) and func.attr == "get":
@@ -539,7 +529,7 @@ def _dumped(*parts: ast.AST) -> tuple[str, ...]:
     return tuple(map(ast.dump, parts))
 
 
-def is_uncalled(sources: Sequence[Source], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def is_uncalled(sources: Sequence[Source], function: Defined) -> bool:
     """Its name stands nowhere else in the code: neither called, nor handed on, nor in a text that may be looked up."""
     name = function.name
     if name.startswith("__") or function.decorator_list:

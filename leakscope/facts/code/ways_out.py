@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from .adding import removed_from
-from .index import Source, last_name, pairs, parse, tail
+from .index import Source, parse, tail
+from .syntax import DEFINED, Defined, last_name, pairs
 
 _FIRST = (
     "remove", "discard", "unregister", "delete", "close", "aclose", "dispose", "shutdown", "clear", "reset", "pop",
@@ -40,7 +41,7 @@ class Library:
         """
         attribute = re.sub(r"^_[^_]\w*?(?=__)", "", attribute)  # _Cache__data, which Cache calls __data
         classes = [one for cls in self._with_bases(tail(type_name)) for one in cls.body]
-        methods = [one for one in classes if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        methods = [one for one in classes if isinstance(one, DEFINED)]
         aliases = [last_name(t) for one in classes for t, v in pairs(one) if last_name(v) == attribute]  # _succ = _adj
         found = {one.name: None for name in (attribute, *aliases) for one in methods if _lets_go(one, name, inner)}
         private = [name for name in found if name.startswith("_")]  # by which others do so
@@ -52,11 +53,7 @@ class Library:
         """Those of a module that remove from a variable of it."""
         tree = self._modules.get(module)
         functions = tree.body if tree is not None else []
-        found = [
-            one.name
-            for one in functions
-            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and _lets_go(one, variable, ())
-        ]
+        found = [one.name for one in functions if isinstance(one, DEFINED) and _lets_go(one, variable, ())]
         return sorted((name for name in found if not name.startswith("_")), key=_rank)
 
     def _with_bases(self, name: str) -> Iterator[ast.ClassDef]:
@@ -89,7 +86,7 @@ def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:
     return False
 
 
-def _calls_own(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Sequence[str]) -> bool:
+def _calls_own(method: Defined, names: Sequence[str]) -> bool:
     own = method.args.args[0].arg if method.args.args else ""
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names

@@ -32,25 +32,10 @@ _OPTIMIZING_PACKAGE = re.compile(r"[/\\](?:apex|bitsandbytes|torchao|deepspeed)(
 _OPTIMIZER_NAME = re.compile(r"optim|adam|sgd|muon|lion|adafactor|shampoo|lamb|rmsprop", re.IGNORECASE)
 _STEPS = frozenset(("step", "_init_group", "init_group", "_single_tensor_adam", "_multi_tensor_adam"))
 _MODULE_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]")
-_MODULE_MOVES = frozenset(
-    [
-        "_apply",
-        "convert",
-        "to",
-        "cuda",
-        "to_empty",
-        "half",
-        "float",
-        "bfloat16",
-        "double",
-        "load_state_dict",
-        "_load_from_state_dict",
-        "load",
-        "reset_parameters",
-        "_reset_parameters",
-        "__init__",
-    ]
-)
+_MODULE_MOVES = frozenset((
+    "_apply", "convert", "to", "cuda", "to_empty", "half", "float", "bfloat16", "double", "load_state_dict",
+    "_load_from_state_dict", "load", "reset_parameters", "_reset_parameters", "__init__",
+))  # fmt: skip
 _CALLS = frozenset(("_call_impl", "_wrapped_call_impl", "_slow_forward"))
 _WEIGHTS_FILE = re.compile(
     r"[/\\]torch[/\\]nn[/\\](?:parameter|init)\.py|[/\\]safetensors[/\\]|[/\\]accelerate[/\\]utils[/\\]modeling"
@@ -166,9 +151,8 @@ def _is_inside(born: int | None, marks: tuple[Sequence[int], Sequence[int]]) -> 
 def role_of(stack: Stack) -> str:
     """By the frames alone, innermost first: the first that says what it is for decides."""
     native = "\n".join(stack.native)
-    if _SCRATCH.search(native) or any(
-        _follows(native, native.find(library), words) for library, words in _SCRATCH_OF.items()
-    ):
+    places = ((native.find(library), words) for library, words in _SCRATCH_OF.items())
+    if _SCRATCH.search(native) or any(at >= 0 and words.search(native, at) for at, words in places):
         return WORKSPACES
     if _ACCUMULATES.search(native):
         return GRADIENTS if not stack.frames else _BACKWARD
@@ -184,11 +168,6 @@ def role_of(stack: Stack) -> str:
     if not stack.frames:
         return _BACKWARD if stack.native else UNKNOWN
     return OTHER
-
-
-def _follows(text: str, at: int, words: re.Pattern[str]) -> bool:
-    """Whether one of these stands behind a place; it is -1 where there is no such place."""
-    return at >= 0 and words.search(text, at) is not None
 
 
 def _makes_weights(function: str) -> bool:

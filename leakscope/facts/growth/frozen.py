@@ -29,12 +29,12 @@ class Frozen(NamedTuple):
         return self.last_count - self.first_count
 
 
-def frozen_in(process: ProcessGrowth, growth: TreeGrowth, *, min_rises: int = FEWEST) -> Frozen | None:
-    """None unless ever more objects are frozen. ``min_rises``: a start-up freezes once, or twice."""
+def frozen_in(process: ProcessGrowth, growth: TreeGrowth) -> Frozen | None:
+    """None unless ever more objects are frozen: a start-up freezes once, or twice."""
     tables = [narrow(process.rows(name), "time_s", "gc_frozen_count") for name in ("sentinels", "takes")]
     rows = pd.concat([table.dropna().astype("float64") for table in tables])
     rows = only(rows, (rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1))
     time_s, counts = rows.sort_values("time_s").to_numpy(dtype=np.float64).T
-    if (np.diff(counts) > 0).sum() < min_rises or not keeps_growing(time_s, counts):
+    if (np.diff(counts) > 0).sum() < FEWEST or not keeps_growing(time_s, counts):
         return None
     return Frozen(int(counts[0]), int(counts[-1]))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...units import MOST, SOME
+from ...units import LEAST_MAPPED, MOST, SOME
 from ..series.arithmetic import Floats
 from ..tables import figures, only, text_of
 from .processes import ProcessGrowth
@@ -18,8 +18,7 @@ _LEAST_READINGS = 6
 _UNSURE = SOME  # of what malloc says is free
 _LEAST_S = 5.0
 _PAGE_BYTES = 4096  # a free piece loses about one, half at each of its ends, that stays with its neighbours
-LARGE_BYTES = 128 * 1024  # from here on malloc would map a buffer of its own, if it had not learned otherwise
-_FEW = 2  # arenas that MALLOC_ARENA_MAX=2 leaves
+FEW_ARENAS = 2  # that MALLOC_ARENA_MAX=2 leaves
 
 
 class Arenas(NamedTuple):
@@ -120,7 +119,7 @@ def _large_share(lives: pd.DataFrame) -> float | None:
     if not len(begun):
         return None
     weight, size = (begun[name].to_numpy(dtype=np.float64) for name in ("weight_bytes", "size_bytes"))
-    return float(weight[size >= LARGE_BYTES].sum() / weight.sum())
+    return float(weight[size >= LEAST_MAPPED].sum() / weight.sum())
 
 
 def _arenas(rows: pd.DataFrame, start_s: float, end_s: float) -> Arenas | None:
@@ -144,7 +143,7 @@ def _arenas(rows: pd.DataFrame, start_s: float, end_s: float) -> Arenas | None:
         int(counts.sum()),
         int(counts[free > MOST * system].sum()),
         round(float(free.sum())),
-        round(float(free.sum() - single[:_FEW].sum())),
+        round(float(free.sum() - single[:FEW_ARENAS].sum())),
         round(float(top.sum())),
         round(float(np.maximum(0.0, free - _PAGE_BYTES * chunks).sum())),
         int(chunks.sum()),

@@ -18,6 +18,7 @@ from ..tables import figures, int_of, only, process_name, records
 
 HOST, CGROUP, RLIMIT, DEV_SHM = "host", "cgroup", "rlimit", "dev-shm"
 _OF_MEMORY = (HOST, CGROUP)
+HIGH = 0.85  # of a limit: it is near
 MACHINE = "the machine"
 _RLIMITS = {"rlimit-as": "RLIMIT_AS", "rlimit-data": "RLIMIT_DATA"}
 
@@ -85,9 +86,9 @@ def nearest(limits: Sequence[Limit]) -> Limit | None:
     return min(of_memory, key=lambda limit: limit.least_room_bytes, default=None)
 
 
-def is_short(known: Sequence[Limit], high_fraction: float = 0.85) -> bool:
+def is_short(known: Sequence[Limit]) -> bool:
     """Whether one on all that the job holds came near: a batch of unusual length may take the rest."""
-    return any(limit.is_of_memory and limit.peak_fraction >= high_fraction for limit in known)
+    return any(limit.is_of_memory and limit.peak_fraction >= HIGH for limit in known)
 
 
 def _host(recording: Recording) -> Iterator[Limit]:

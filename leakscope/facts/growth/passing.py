@@ -37,6 +37,7 @@ _VARIES = MUCH  # of what a process holds: by as much a heap varies with what is
 _LEAST_KEEPS = 32 / 4096  # of what is kept free: in each page one piece that stays in use, the smallest that malloc has
 _LIBRARY = 50, SOME  # modules more, and of those that were there: a library
 _LEAST_INTERVALS = FEWEST  # between snapshots: of two, what grows steadily fills one by chance
+_EVER_MORE = "a longer run would show whether it needs ever more"
 GPU_HISTORY_ON = "gpu-history-on"  # the agent's note
 MOST_HISTORY_BYTES = (
     100 * MiB
@@ -131,36 +132,34 @@ def starved(worker: ProcessGrowth, trend: Trend) -> str | None:
     )
 
 
-def _high_water(grown: Grown) -> Passing | None:
+def _kept_free(grown: Grown) -> Passing | None:
     """What is in use goes up and down, or hardly grew: an allocator keeps as much as was ever needed.
 
     No object stayed where the least that was in use did not rise, and nobody wastes it where the least that was free
-    did not. Batches of ever other size raise the mark until the largest has been seen.
+    did not. Batches of ever other size raise the mark until the largest has been seen; what is freed piles up for good
+    only where ever more pieces stay in use between it.
     """
     at_s, used, free = in_use_of(grown.process.rows("sentinels"), grown.window_s)
-    if at_s.size < _LEAST_READINGS or not grown.may_settle:
+    if at_s.size < 2 * FEWEST or not grown.may_settle:
         return None
-    floors = [float(half[1].min() - half[0].min()) for half in (np.array_split(one, 2) for one in (used, free))]
-    (used_first, used_last), (free_first, free_last) = (
-        (float(np.median(one[:3])), float(np.median(one[-3:]))) for one in (used, free)
-    )
-    stayed = max(*floors, grown.held())
-    swing = max(float(np.ptp(used)), free_last - free_first)
-    if swing >= grown.bytes and grown.bytes - stayed >= ENOUGH * grown.bytes:
-        text = f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: a longer run "
-        return Passing(grown.bytes - stayed, f"{text}would show whether allocators need ever more for that")
-    more = free_last - free_first
-    if more >= MOST * grown.bytes and more - max(floors) >= ENOUGH * more:
-        text = f"{format_bytes(more)} more are free inside allocators at the end, and nearly all of that was in use in "
-        return Passing(grown.bytes - grown.held(), f"{text}between: a longer run would show whether it needs ever more")
-    is_small = grown.bytes <= _VARIES * float(grown.process.held_bytes[-1])
-    if is_small and more >= (1 - ENOUGH) * grown.bytes:
-        text = f"what is in use hardly grew; malloc keeps {format_bytes(more)} more free, as for batches of other sizes"
-        return Passing(
-            grown.bytes - max(used_last - used_first, grown.held()),
-            f"{text}: a longer run would show whether that ends",
-        )
-    return None
+    floors = max(float(half[1].min() - half[0].min()) for half in (np.array_split(one, 2) for one in (used, free)))
+    came, more = (float(np.median(one[-FEWEST:]) - np.median(one[:FEWEST])) for one in (used, free))
+    gained, held, swings = grown.bytes, grown.held(), float(np.ptp(used))
+    swing, stayed, size = max(swings, more), max(floors, held), format_bytes(more)
+    is_small = gained <= _VARIES * float(grown.process.held_bytes[-1])
+    table = (  # whether it is so, what is no part of it, and what is said
+        (swing >= gained and gained - stayed >= ENOUGH * gained, stayed,
+         f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: a longer run would "
+         "show whether allocators need ever more for that"),
+        (more >= MOST * gained and more - floors >= ENOUGH * more, held,
+         f"{size} more are free inside allocators at the end, nearly all of which was in use in between: {_EVER_MORE}"),
+        (is_small and more >= (1 - ENOUGH) * gained, max(came, held),
+         f"what is in use hardly grew; malloc keeps {size} more free, as for batches of other sizes: a longer run "
+         "would show whether that ends"),
+        (more >= MOST * gained and came <= _LEAST_KEEPS * more and swings <= HARDLY * more, held,
+         f"{size} more are free inside allocators, and nothing more is in use that would keep it there: {_EVER_MORE}"),
+    )  # fmt: skip
+    return next((Passing(gained - others, text) for is_so, others, text in table if is_so), None)
 
 
 def _need(grown: Grown) -> Passing | None:
@@ -187,22 +186,7 @@ def _need(grown: Grown) -> Passing | None:
         else f"it came to need {format_bytes(last - first)} more at one moment, and what is in use {stays.reason}"
     )
     # What holders gained is needed at every moment.
-    return Passing(grown.bytes - grown.held(), f"{text}: a longer run would show whether it needs ever more")
-
-
-def _not_kept(grown: Grown) -> Passing | None:
-    """More is free while what is in use stands still: then it was needed for a moment, and will be used again.
-
-    What is freed piles up only where ever more pieces stay in use between it.
-    """
-    at_s, used, free = in_use_of(grown.process.rows("sentinels"), grown.window_s)
-    if at_s.size < 2 * FEWEST or not grown.may_settle:
-        return None
-    came, more = (float(np.median(one[-FEWEST:]) - np.median(one[:FEWEST])) for one in (used, free))
-    if more < MOST * grown.bytes or came > _LEAST_KEEPS * more or np.ptp(used) > HARDLY * more:
-        return None
-    text = f"{format_bytes(more)} more are free inside allocators, and nothing more is in use that would keep it there"
-    return Passing(grown.bytes - grown.held(), f"{text}: a longer run would show whether it needs ever more")
+    return Passing(grown.bytes - grown.held(), f"{text}: {_EVER_MORE}")
 
 
 def _history(grown: Grown) -> Passing | None:
@@ -386,5 +370,5 @@ def _emptied(grown: Grown) -> Passing | None:
 
 
 _REASONS = (
-    _high_water, _need, _not_kept, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
+    _need, _kept_free, _history, _inherited, _garbage, _before_first_step, _imports, _emptied, _at_once,
 )  # fmt: skip

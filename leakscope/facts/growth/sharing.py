@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...units import FEWEST, SOME
+from ...units import FEWEST, FULL, SOME
 from ..series.arithmetic import Floats
 from ..tables import Row, cells, in_time, only
 
 _UNSEEN_READINGS = FEWEST  # to either side: forks that are there half of the time meet seven in a row once in 128
-_UNSHARED = 0.9  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
+_UNSHARED = FULL  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
 _SELDOM = SOME  # of the readings
 _AT_ONCE_S = 1e-6
 

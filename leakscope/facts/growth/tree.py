@@ -27,7 +27,8 @@ from .witnesses import Witness, riser_of, witnesses
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
 _LONGER = "a longer run"  # would show, as reasons say where a window was too short
-_HORIZON_S = 86400.0
+DAY_S = 86400.0
+TOLD_SHARE = 0.08  # of a growth: less is told by no finding of its own; two leaks at once differ by less than ten times
 _MATTERS = 0.01  # of the nearest limit
 _NO_SAMPLES = Trend(CANNOT_TELL, "no memory samples in this recording")
 
@@ -135,7 +136,7 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
 
 def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -> TreeGrowth:
     """Whether growth matters within the horizon, and whether a leak that does would have shown."""
-    ahead_s = horizon_s if horizon_s is not None else _HORIZON_S
+    ahead_s = horizon_s if horizon_s is not None else DAY_S
     if limit is None or growth.main is None:
         return growth
     room = limit.least_room_bytes
@@ -199,12 +200,7 @@ def _doubted(
     return (None, doubt) if doubt is not None else (True, view.trend.reason)
 
 
-def _limited(
-    filling: Fills,
-    main: ProcessGrowth,
-    *,
-    certain_besides: float = 0.08,  # of the growth: what is told as a finding of its own
-) -> tuple[bool | None, str] | None:
+def _limited(filling: Fills, main: ProcessGrowth) -> tuple[bool | None, str] | None:
     """What fills up is bounded by that, where it explains the growth."""
     if filling.share < MOST or filling.other_share > 1 - ENOUGH:
         return None
@@ -223,7 +219,7 @@ def _limited(
         full = f"about {format_bytes(first.level_bytes)} once it is full{pace}"
         return None, f"{first.name} is at {first.full_share:.1%} of {limit}, and may take {full}"
     reason = f"{first.name} fills up to {limit}"
-    if filling.share >= ENOUGH and filling.other_share < certain_besides:
+    if filling.share >= ENOUGH and filling.other_share < TOLD_SHARE:
         return False, reason
     return None, f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest"
 
@@ -240,6 +236,6 @@ def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:
     return RuledOut(kind, f"memory does not keep growing: {growth.reason}", figures)
 
 
-def severity_of(growth: TreeGrowth, bytes: int, *, critical_share: float = MOST) -> str:
+def severity_of(growth: TreeGrowth, bytes: int) -> str:
     """``critical`` for what explains half of a growing tree or more, ``warning`` for less."""
-    return "critical" if growth.leaking and bytes >= critical_share * growth.growth_bytes else "warning"
+    return "critical" if growth.leaking and bytes >= MOST * growth.growth_bytes else "warning"

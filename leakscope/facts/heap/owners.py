@@ -49,6 +49,10 @@ def is_module_dict(place: Place) -> bool:
     return place.path.endswith(_MODULE_DICTS)
 
 
+def is_optimizer(type_name: str) -> bool:
+    return type_name.startswith("torch.optim.") and not type_name.startswith("torch.optim.lr_scheduler")
+
+
 def is_model(place: Place) -> bool:
     return any(map(is_module_dict, place.children))
 

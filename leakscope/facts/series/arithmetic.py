@@ -106,15 +106,11 @@ def theil_sen(t: Floats, y: Floats) -> tuple[float, float]:
     return slope, float(np.median(y) - slope * np.median(t))
 
 
-def slope_interval(
-    t: Floats, y: Floats, resamples: int = _RESAMPLES, seed: int = 0
-) -> tuple[float, float, float, float]:
+def slope_interval(t: Floats, y: Floats) -> tuple[float, float, float, float]:
     """Theil-Sen slope, low and high end of its 95 % interval, and the noise (a robust sigma of the residuals).
 
-    The interval is a moving-block bootstrap of the residuals.
-
-    Blocks keep the autocorrelation that memory has; without them the interval is far too narrow. Seeded: the same
-    series always gives the same interval.
+    The interval is a moving-block bootstrap of the residuals. Blocks keep the autocorrelation that memory has; without
+    them the interval is far too narrow. Seeded: the same series always gives the same interval.
     """
     slope, intercept = theil_sen(t, y)
     fitted = intercept + slope * t
@@ -122,9 +118,8 @@ def slope_interval(
     noise = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
     size = y.size
     block = max(2, round(size / 4))
-    random = np.random.default_rng(seed)
-    starts = random.integers(0, size - block + 1, (resamples, -(-size // block)))
-    picked = (starts[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :size]
+    starts = np.random.default_rng(0).integers(0, size - block + 1, (_RESAMPLES, -(-size // block)))
+    picked = (starts[:, :, None] + np.arange(block)).reshape(_RESAMPLES, -1)[:, :size]
     slopes = _pair_slopes(t, fitted + residual[picked])
     low, high = np.percentile(slopes, [2.5, 97.5])
     return slope, float(low), float(high), noise

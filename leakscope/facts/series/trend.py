@@ -97,7 +97,7 @@ def judge(
     return _since(t, y, *more) or trend
 
 
-def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats, min_growth_bytes: int = LEAST_BYTES) -> float:
+def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats) -> float:
     """The slowest steady growth that would have shown in the judged window of a flat series, or since a rise in it came
     to its end. **Units** bytes a second.
 
@@ -110,7 +110,7 @@ def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats, min_growth_by
     if not floors.size:
         return float("inf")
     moves = float(np.quantile(np.abs(np.diff(floors)), MOST))
-    return 2 * max(float(min_growth_bytes), 4 * moves) / (trend.end_s - trend.start_s)
+    return 2 * max(float(LEAST_BYTES), 4 * moves) / (trend.end_s - trend.start_s)
 
 
 def hidden_share(trend: Trend, time_s: Floats, value_bytes: Floats) -> float:
@@ -490,12 +490,12 @@ def _stood(y: Floats, least: float, up_to: float | None = None) -> str:
     return f"mostly stays {within}" if is_left else f"stays {within}"
 
 
-def _falls(y: Floats, *, of_all: float = GOOD_PART) -> tuple[list[float], list[float]]:
-    """Of each fall from a peak by that much of all that the series moves, or more: its height, and where it ended.
+def _falls(y: Floats) -> tuple[list[float], list[float]]:
+    """Of each fall from a peak by a good part of all that the series moves, or more: its height, and where it ended.
 
     Half of that regained ends it.
     """
-    least_fall = of_all * float(np.ptp(y))
+    least_fall = GOOD_PART * float(np.ptp(y))
     falls: list[tuple[float, float]] = []
     peak = trough = float(y[0])
     for value in [*y.tolist(), float("inf")]:

@@ -14,6 +14,7 @@ from .libraries import CALLABLES, filled_by, made_at
 from .manager_proxies import named_by_proxy
 
 NAMESPACE = "global variables"  # of a module
+KNOWN_ADDER, _SURE_ADDER = 0.7, FULL  # scores of lines
 _RESULT = re.compile(r"_\d+")
 
 
@@ -76,14 +77,12 @@ def _owner_beyond_registry(place: Place) -> str | None:
     return owner if at is not None else None
 
 
-def named_in(
-    sources: Sequence[Source], place: Place, *, min_score: float = 0.7, sure_score: float = FULL
-) -> tuple[Place, list[Line]]:
+def named_in(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]]:
     """The user's name for what holds a place, and the lines that add to it.
 
     An attribute that the user's code gave to a library's object (a hook's ``module.features``) is such a name where a
-    line adds to it: ``min_score`` is that of a known adder on an object of unknown class. Not where one adds to the
-    object itself: from ``sure_score``, which ``append`` has and ``register_hook`` has not.
+    line adds to it: ``KNOWN_ADDER`` is that of one on an object of unknown class. Not where one adds to the
+    object itself: from ``_SURE_ADDER``, which ``append`` has and ``register_hook`` has not.
     """
     if place.root_kind == OUTSIDE:
         name = str(place.reference.variable)
@@ -100,20 +99,20 @@ def named_in(
         known = {(line.file, line.line) for line in lines if line.kind == "adds"}
         return (named if filling[0][:2] in known else table), filling
     inner: Place | None = place
-    while inner is not None and inner is not named and not _best_adds(lines, sure_score):
+    while inner is not None and inner is not named and not _best_adds(lines, _SURE_ADDER):
         if inner.reference.edge_kind == "attribute":
             given = _adding_to(sources, inner, place)
-            if _best_adds(given, min_score):
+            if _best_adds(given, KNOWN_ADDER):
                 return inner, given
         inner = inner.parent
     by_key = _adding_by_key(sources, named, place)
     if by_key:
         return named, [*by_key, *(line for line in lines if line not in by_key)]
     made = made_at(sources, named, place)
-    if made is not None and not _best_adds(lines, min_score):  # what is done once fills nothing
+    if made is not None and not _best_adds(lines, KNOWN_ADDER):  # what is done once fills nothing
         attribute, line = made
         return attribute, [line, *lines]
-    if not place.is_user and not _best_adds(lines, sure_score):
+    if not place.is_user and not _best_adds(lines, _SURE_ADDER):
         lines = [*_storing_in_members(sources, place), *lines]
     return named, lines
 

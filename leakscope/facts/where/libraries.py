@@ -9,9 +9,10 @@ from typing import NamedTuple
 from ...agent import libraries
 from ...units import GOOD_PART, WATCHED_TEXT, over
 from ..code.adding import CREATES, Line, find_calls, find_method_calls
-from ..code.index import LOOPS, Source, tail
+from ..code.index import Source, tail
 from ..code.starts import calls
 from ..code.statements import callers_of, statement_at
+from ..code.syntax import LOOPS
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import multiplies

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..code.adding import ADDS, Holder, Line, Source, adding_lines, line_at
-from ..code.index import Index, Scope, index_of, last_name, pairs
+from ..code.index import Index, Scope, index_of
 from ..code.points_to import ADDERS, THING, Field, Things, Variable, points_to
+from ..code.syntax import last_name, pairs
 from ..heap.place import Place, Reference, upwards
 
 _SERVER, _OF_PROXIES = ("multiprocessing.managers", "id_to_obj"), ("multiprocessing.managers", "id_to_local_proxy_obj")

@@ -5,8 +5,6 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -172,8 +170,8 @@ def kept_since(process: ProcessGrowth, since_s: float, at_s: float, least_bytes:
 def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]:
     """Who had memory at a peak that was not there at another moment, the most first.
 
-    By what samples had alive when all together was most; imports are left out. Where none say so, or nothing was told
-    of the other moment, it is one line, the likeliest, and how much of it is not known.
+    By what samples had alive when all together was most; imports are left out. Where nothing was told of the other
+    moment, it is one line, the likeliest, and how much of it is not known.
     """
     rows = process.rows(TABLE)
     if len(rows):  # objects lie in arenas
@@ -181,8 +179,7 @@ def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]
     time_s = figures(rows, "time_s") if len(rows) else np.empty(0)
     then = _of_peak(rows, time_s, at_s)
     if then is None:
-        first = asked_at(process, at_s)
-        return [first] if first is not None else []
+        return []
     times = np.unique(figures(process.rows(TABLE), "time_s"))
     times = times[times <= process.exit_s]
     if not times.size:  # as the program ended, all was freed
@@ -223,25 +220,3 @@ def _by_call(rows: pd.DataFrame, column: str) -> dict[tuple[Call, str], float]:
             who = own, who_asked(calls, own)
             found[who] = found.get(who, 0.0) + float(size or 0)
     return found
-
-
-def asked_at(process: ProcessGrowth, at_s: float) -> Had | None:
-    """Who asked for most round a moment, beyond what it asks for all the time: between two tellings; or who had asked
-    before the first of them, if that is still alive.
-    """
-    asked = asked_in_turn(process)
-    times = sorted({one.until_s for one in asked})
-    after = bisect_left(times, at_s)
-    then, before = times[min(after, len(times) - 1)] if times else 0.0, times[after - 1] if after else None
-    each: dict[tuple[Call, str], dict[float, float]] = {}
-    kept: dict[tuple[Call, str], float] = {}
-    for one in asked:
-        who = one.own, who_asked(one.calls, one.own)
-        each.setdefault(who, dict.fromkeys(times, 0.0))[one.until_s] += one.asked
-        kept[who] = kept.get(who, 0.0) + (max(0.0, one.gained) if one.until_s == before else 0.0)
-    beyond = {
-        who: max(kept[who], sums.pop(then) - (median(sums.values()) if len(sums) > 1 else 0.0))
-        for who, sums in each.items()
-    }
-    most = max((who for who in beyond if beyond[who] > 0), key=beyond.__getitem__, default=None)
-    return Had(*most, np.inf) if most is not None else None

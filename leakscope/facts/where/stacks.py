@@ -13,6 +13,7 @@ from ..code.adding import CALLS, Line, Source
 from ..code.imports import package_named
 from ..code.index import index_of, text_of
 from ..code.points_to import Variable, points_to
+from ..code.syntax import root_of
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from .allocations import NATIVE, Allocations, allocations
@@ -149,9 +150,7 @@ def by_creation(lines: Sequence[GrowthLine], sources: Sequence[Source]) -> list[
     called: dict[tuple[str, int], tuple[str, int]] = {}  # and the line that makes what is called
     for scope in (one for one in index.scopes if one.kind == "function"):
         for node in (site.node for site in scope.sites if isinstance(site.node, ast.Call)):
-            at, root = (scope.source.file, node.lineno), node.func
-            while isinstance(root, ast.Attribute):
-                root = root.value
+            at, root = (scope.source.file, node.lineno), root_of(node.func)
             if at not in by_place or not isinstance(root, ast.Name):
                 continue
             for flow in given.get(Variable(scope, root.id), ()):
