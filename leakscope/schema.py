@@ -224,6 +224,7 @@ TABLES: dict[str, Table] = {
             _c("shmem_bytes", "int", "bytes", "RssShmem: shared memory and tmpfs"),
             _c("pss_bytes", "int", "bytes", "proportional set size; null between the adaptive readings"),
             _c("pss_anon_bytes", "int", "bytes", "anonymous part of pss_bytes"),
+            _c("pss_shmem_bytes", "int", "bytes", "shared memory in pss_bytes; the rest is of files"),
             _c("uss_bytes", "int", "bytes", "private clean + private dirty: what ending the process frees"),
             _c("swap_bytes", "int", "bytes", "VmSwap"),
             _c("virtual_bytes", "int", "bytes", "VmSize: address space, the figure RLIMIT_AS limits"),

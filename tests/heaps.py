@@ -178,6 +178,8 @@ class _Snapshot:
         **more: Any,
     ) -> Row:  # fmt: skip
         of, number = place or {}, above if isinstance(above, int) else above["node"]
+        if of.get("edge_kind") == "cache":  # of the function that it is of
+            more = {"owner": of["owner"], "owner_file": of["owner_file"], "owner_line": of.get("owner_line")} | more
         bytes, count = of.get("deep_bytes") or 0, of.get("object_count") or 1
         root = {0: "outside", _MODULES: "module", _RUNNING: "frame", _OUTSIDE: "outside"}.get(number)
         row = {

@@ -67,12 +67,16 @@ def findings(
     containers = 0
     found = False
     seen: list[tuple[list[Form], float, list[ProcessGrowth]]] = []
-    everywhere: dict[Hashable, list[tuple[ProcessGrowth, Form]]] = {}  # forks have their parent's
+    everywhere: dict[Hashable, list[tuple[ProcessGrowth, Form]]] = {}
+    of_parents: set[Hashable] = set()  # which their forks have at the same addresses
     for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
         containers += len(forms)
-        for form in forms if not process.is_fork and process.pid not in resting else ():
-            everywhere.setdefault((form.path, form.content), []).append((process, form))
+        of_parents |= set() if process.is_fork else {form.addresses for form in forms}
+        for form in forms if process.pid not in resting else ():
+            is_own = form.addresses not in of_parents and float(process.private_bytes[-1]) >= form.bytes
+            if is_own or not process.is_fork:
+                everywhere.setdefault((form.path, form.content), []).append((process, form))
         for group, agreement in groups_of(forms, min_agreement, min_correlation):
             inherited = next((by for of, _, by in seen if process.is_fork and _is_same_memory(group, of)), None)
             if inherited is not None:
@@ -121,7 +125,7 @@ def _spare(held_alike: Sequence[tuple[ProcessGrowth, Form]]) -> int:
 
 
 def _of_each_process(case: Case, held_alike: Sequence[tuple[ProcessGrowth, Form]], held: float) -> Finding:
-    """Processes that did not inherit it, as those that are spawned: each has loaded it, or was sent it."""
+    """Processes that did not inherit it: each has loaded it, or was sent it."""
     process, form = max(held_alike, key=lambda one: one[1].bytes)
     line, count, spare = _line(case, form), len(held_alike), _spare(held_alike)
     severity, share = wasted(case, spare, held, whose="all", what=f"all but one are {format_bytes(spare)},")

@@ -18,25 +18,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools, resting_pids
 from ..evidence.sentences import frees, let_go, listed, looked_too_early, untyped, wasted
 from ..evidence.training_state import left_by_training
-from ..evidence.use import Use, reference_count, use_of
+from ..evidence.use import Use, progress_of, reference_count, use_of
 from ..facts.case import Case
 from ..facts.code.adding import Line, adding_lines
+from ..facts.code.fields import unread_fields
+from ..facts.code.reading import goes_on_setting
 from ..facts.code.statements import latest_read
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_at_work, heap_of
-from ..facts.heap.place import Place
-from ..facts.heap.standing import has_key, held_by_users, risen, shared_table
+from ..facts.heap.place import GRAPH_TYPE, Place
+from ..facts.heap.standing import field_of, has_key, held_by_users, risen, shared_table
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
 from ..facts.where.holders import KNOWN_ADDER, about, defined_at, holder_name, named_in
-from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import HELD
 from ..units import FEWEST, HARDLY, MOST, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_count, format_duration
 
@@ -72,7 +76,8 @@ def findings(
         idle = list(_idle(case, process, heap, so_far, held))
         least = max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1]))
         wasted = [_of_idle(case, process, idle)] if sum(one.bytes for one in idle) >= least else []
-        wasted += [_of_older(case, process, one) for one in _older(case, so_far, held) if one.bytes >= least]
+        parts = _parts(case, process, heap, so_far, held)
+        wasted += [_of_part(case, process, one) for one in parts if one.bytes >= least]
         told = told or bool(wasted)
         yield from wasted
         least = max(DRIFT_BYTES, min_growth_share * case.growth.growth_bytes)
@@ -99,6 +104,11 @@ class _Idle(NamedTuple):
     bytes: int
     line: Line | None
     use: Use
+
+    @property
+    def is_cache(self) -> bool:
+        """Of a function, which may be called again."""
+        return self.place.reference.edge_kind == "cache"
 
 
 def _idle(
@@ -146,62 +156,132 @@ def _together(case: Case, found: Iterable[_Idle]) -> Iterator[_Idle]:
             yield from (first, *others)
 
 
-class _Older(NamedTuple):
-    """Members of a list before its ``newest``, which are the only ones that the sources look at."""
+class _Part(NamedTuple):
+    """Of what a name holds, a part that nothing reads. ``what`` goes on from the bytes: ``in members before …``."""
 
     place: Place
-    newest: int
     bytes: int
+    what: str
+    ground: str
+    evidence: str
+    remedy: str
+    mechanism: str
+    each: tuple[str | None, float]
 
 
-def _older(case: Case, so_far: Sequence[Finding], held: Sequence[Place]) -> Iterator[_Older]:
-    """The largest first. Which of the members are the newest is not known: the largest are taken to be."""
-    found = []
+def _parts(
+    case: Case, process: ProcessGrowth, heap: Heap, told: Sequence[Finding], held: Sequence[Place]
+) -> list[_Part]:
+    """The largest first."""
+    asked = [place for place in held if place.reference.variable and not _is_told(place, told)]
+    found = [*_older(case, asked), *_unread_members(case, asked), *_kept_graphs(case, process, heap, asked)]
+    return sorted(found, key=lambda one: -one.bytes)
+
+
+def _older(case: Case, held: Sequence[Place]) -> Iterator[_Part]:
+    """Members of a list before the newest, which are the only ones that the sources look at. Which of the members are
+    the newest is not known: the largest are taken to be.
+    """
     for place in held:
-        variable, length = place.reference.variable, float(place.length[-1])
-        is_asked = variable and place.type_name == "list" and not _is_told(place, so_far)
-        newest = latest_read(case.sources, variable) if is_asked and variable else None
-        if newest and length > newest:
-            size, alike = float(place.deep_bytes[-1]), [(one.deep_bytes[-1], one.count[-1]) for one in place.children]
-            each = [float(bytes / count) for bytes, count in alike for _ in range(int(count))]
-            kept = sum(sorted(each)[-newest:]) if each else size * newest / length
-            found.append(_Older(place, newest, round(size - kept)))
-    yield from sorted(found, key=lambda one: -one.bytes)
+        length = float(place.length[-1])
+        newest = latest_read(case.sources, place.reference.variable or "") if place.type_name == "list" else None
+        if not newest or length <= newest:
+            continue
+        size, alike = float(place.deep_bytes[-1]), [(one.deep_bytes[-1], one.count[-1]) for one in place.children]
+        each = [float(bytes / count) for bytes, count in alike for _ in range(int(count))]
+        kept = sum(sorted(each)[-newest:]) if each else size * newest / length
+        words = "the newest" if newest == 1 else f"the newest {newest}"
+        yield _Part(
+            place,
+            round(size - kept),
+            f"in members before {words}, which nothing reads",
+            "the sources look at no other member of it",
+            f"of its {format_count(length)} members, {format_count(length - newest)} are older",
+            f"keep only {words} of",
+            "unbounded-container",
+            (place.member_type, (size - kept) / max(1.0, length)),
+        )
 
 
-def _of_older(case: Case, process: ProcessGrowth, one: _Older) -> Finding:
+def _unread_members(case: Case, held: Sequence[Place]) -> Iterator[_Part]:
+    """What each member of a container has under a key or as an attribute that the sources put there and never read."""
+    for place in held:
+        fields: dict[str, list[Place]] = {}
+        for one in (field for member in place.children for field in member.children):
+            key = field_of(one)
+            if place.has_length and key is not None and one.parent is not None and one.parent.parent is place:
+                fields.setdefault(key, []).append(one)
+        sizes = {key: sum(float(one.deep_bytes[-1]) for one in ones) for key, ones in fields.items() if len(ones) > 1}
+        large = {key: size for key, size in sizes.items() if size >= _LEAST_IDLE}
+        unread = unread_fields(case.sources, place.reference.variable or "", large) if large else set()
+        if not unread:
+            continue
+        size, count = sum(large[key] for key in unread), sum(len(fields[key]) for key in unread)
+        names = listed(sorted(unread, key=lambda key: -large[key]))
+        yield _Part(
+            place,
+            round(size),
+            f"under {names} of its members, which nothing reads",
+            "the sources read other fields of its members, and none of these",
+            f"{format_count(float(place.length[-1]))} members have {names}: {format_bytes(size)}",
+            f"leave {names} out of what is put into",
+            "idle",
+            (next(iter(fields[next(iter(unread))])).type_name, size / count),
+        )
+
+
+def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[Place]) -> Iterator[_Part]:
+    """The graph that hangs on a tensor, as it was in the snapshot before, where no line sets it anew: no backward pass
+    went through it, which would have let go of it.
+    """
+    if heap.time_s.size < 2 or any(way in source.text for source in case.sources for way in _GOES_BACK_AGAIN):
+        return
+    progress = case.once(progress_of, process)
+    for place in held:
+        graph = next((one for one in place.children if one.type_name == GRAPH_TYPE), None)
+        size = graph.deep_bytes if graph is not None else np.zeros(2)
+        is_set = goes_on_setting(case.sources, place.reference.variable or "", progress)
+        if size[-1] < _LEAST_IDLE or size[-1] != size[-2] or place.reference.edge_kind != "attribute" or is_set:
+            continue
+        since = format_duration(float(heap.time_s[-1] - heap.time_s[-2]))
+        yield _Part(
+            place,
+            int(size[-1]),
+            "in its autograd graph, which no backward pass uses",
+            "a backward pass lets go of what a graph keeps",
+            f"the graph and what it saved for a backward pass was the same {since} before the last snapshot",
+            "make it under torch.no_grad(), or detach",
+            "autograd-history",
+            ("torch.Tensor", float(size[-1])),
+        )
+
+
+def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
     named, lines = named_in(case.sources, one.place)
     name, line = holder_name(named), _line(lines)
     end_s = min(case.growth.end_s, float(process.time_s[-1]))
     severity, share = wasted(case, one.bytes, level_at(process.time_s, process.held_bytes, end_s))
-    newest = "the newest" if one.newest == 1 else f"the newest {one.newest}"
-    older = format_count(float(one.place.length[-1]) - one.newest)
-    where = f" behind {line.place}" if line is not None else ""
-    saved = frees(process, one.bytes, [(one.place.member_type, one.bytes / max(1.0, float(one.place.length[-1])))])
+    where = f" at {line.place}" if line is not None else ""
     return case.finding(
         _KIND,
-        f"{name} holds {format_bytes(one.bytes)} in members before {newest}, which nothing reads",
+        f"{name} holds {format_bytes(one.bytes)} {one.what}",
         severity=severity,
-        grounds=[Ground("the sources look at no other member of it", STRONG)],
+        grounds=[Ground(one.ground, STRONG)],
         bytes=one.bytes,
         process=process,
         line=line or defined_at(named),
         device="cpu",
-        evidence=[
-            Evidence(
-                f"of its {format_count(float(one.place.length[-1]))} members, {older} are older", {"bytes": one.bytes}
-            ),
-            share,
-        ],
+        evidence=[Evidence(one.evidence, {"bytes": one.bytes}), share],
         doubts=["what reads it by another name, or out of C code, is not in the sources"],
-        remedy=[f"keep only {newest} of {untyped(name)}{where}: {saved}"],
-        mechanism="unbounded-container",
+        remedy=[f"{one.remedy} {untyped(name)}{where}: {frees(process, one.bytes, [one.each])}"],
+        mechanism=one.mechanism,
         wasted=True,
         **about(named, one.place),
     )
 
 
-_READ_BY_NAME = ("local", "global", "attribute", "class-attribute")  # a cache or a closure is read by calling it
+_GOES_BACK_AGAIN = ("retain_graph", "create_graph", "autograd.grad")  # through one graph
+_READ_BY_NAME = ("local", "global", "attribute", "class-attribute", "cell", "cache")
 _LEAST_IDLE = SLIGHT  # of one of several
 
 
@@ -237,10 +317,16 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
             share,
         ],
         doubts=["what reads it by another name, or out of C code, is not in the sources"],
-        remedy=[let_go(process, [(name, one.use, one.bytes, _members(one)) for name, one in zip(names, idle)])],
+        remedy=[
+            let_go(process, [(name, one.use, one.bytes, _members(one)) for name, one in group], is_cache)
+            for is_cache in (False, True)
+            if (group := [(name, one) for name, one in zip(names, idle) if one.is_cache is is_cache])
+        ],
         mechanism="idle",
         wasted=True,
-        idle=[one.use.idle(one.bytes, one.place.path) for one in idle],
+        idle=[
+            Idle(one.bytes, one.place.path) if one.is_cache else one.use.idle(one.bytes, one.place.path) for one in idle
+        ],
         **(about(first.named, first.place) | Held(holder=names[0])),
     )
 

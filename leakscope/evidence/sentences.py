@@ -123,7 +123,9 @@ def untyped(holder: str) -> str:
     return re.sub(r" \([\w.]+\)$", "", holder)
 
 
-def let_go(process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple[str | None, float]]]) -> str:
+def let_go(
+    process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple[str | None, float]]], is_cache: bool = False
+) -> str:
     """What to do about what nothing reads any more: (name, its use, bytes, (type of its members, bytes of one))."""
     each = [
         f"{untyped(name)}{f' after {use.line.place}' if use.line is not None else ''} ({format_bytes(size)})"
@@ -133,7 +135,8 @@ def let_go(process: ProcessGrowth, unread: Sequence[tuple[str, Use, float, tuple
     saved = frees(process, sum(size for _, _, size, _ in unread), [part for *_, part in unread])
     asked = next((use.counted for _, use, *_ in unread if use.counted is not None), None)
     number = f", and keep the length that {asked.place} asks for" if asked is not None else ""
-    return f"release {listed([*each, *more])} by del{number}: {saved}"
+    verb, way = ("clear", "cache_clear()") if is_cache else ("release", "del")
+    return f"{verb} {listed([*each, *more])} by {way}{number}: {saved}"
 
 
 def listed(names: Sequence[str]) -> str:

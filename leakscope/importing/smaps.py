@@ -91,8 +91,9 @@ class _Reading:
         sample = {"pid": pid, "rss_bytes": sums["Rss"], "anon_bytes": sums["Anonymous"], "pss_bytes": sums["Pss"]}
         sample |= {"uss_bytes": sums["Private_Clean"] + sums["Private_Dirty"], "swap_bytes": sums["Swap"]}
         sample |= {"file_bytes": max(0, sums["Rss"] - sums["Anonymous"])}
-        if "Pss_Anon" in sums:
-            sample["pss_anon_bytes"] = sums["Pss_Anon"]
+        for field, column in (("Pss_Anon", "pss_anon_bytes"), ("Pss_Shmem", "pss_shmem_bytes")):
+            if field in sums:
+                sample[column] = sums[field]
         if "Size" in sums:
             sample["virtual_bytes"] = sums["Size"]
         yield Fact("process_samples", at_s, sample)

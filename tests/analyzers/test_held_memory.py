@@ -448,3 +448,146 @@ def test_of_a_list_of_which_the_newest_is_read_the_others_are_waste(tmp_path: Pa
 @pytest.mark.parametrize("read", ["stages[0], stages[-1]", "*stages", "stages[-4:]", "stages", "sum(stages)"])
 def test_a_list_of_which_other_members_are_read_is_not(tmp_path: Path, read: str) -> None:
     assert not [one for one in stages(tmp_path, read).findings if one.kind == "held-memory"]
+
+
+TRIALS = """
+def main():
+    trials = []
+    for fold in folds():
+        trials.append({{"loss": fit(fold), "rows": rows_of(fold)}})
+    while True:
+        {read}
+
+
+main()
+"""
+
+
+def trials(folder: Path, read: str) -> Report:
+    """20 dicts in a list, each with an array of 10 MB under one key."""
+    builder = RecordingBuilder(folder).process(100).source(100, "/job/fit.py", TRIALS.format(read=read))
+    builder.samples(100, [300 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner": "main", "variable": "trials", "owner_file": "/job/fit.py", "is_user": True}
+    held = [row("main() trials", type_name="list", deep_bytes=200 * MB, edge_kind="local", length=20, **owner)]
+    for at in range(20):
+        inside = {"edge_kind": "item", "variable": None, "owner": None, "is_user": False, "reference_count": 1}
+        one = f"main() trials[{at}]"
+        held.append(row(one, type_name="dict", deep_bytes=10 * MB, parent="main() trials", **inside))
+        held.append(row(f"{one}['rows']", type_name="numpy.ndarray", deep_bytes=10 * MB, parent=one, **inside))
+    for number, at_s in enumerate((6.0, 12.0, 18.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=held, array_bytes=200 * MB, seen_lines="/job/fit.py:7 main")
+    return analyze(builder.ends(30.0, exit_code=0).open())
+
+
+@pytest.mark.parametrize(
+    "read", ["print(min(one['loss'] for one in trials))", "[print(n, one.get('loss')) for n, one in enumerate(trials)]"]
+)
+def test_a_field_of_members_that_nothing_reads_is_waste(tmp_path: Path, read: str) -> None:
+    (finding,) = [one for one in trials(tmp_path, read).findings if one.kind == "held-memory"]
+    assert (finding.wasted, finding.bytes, finding.subject.line) == (True, 200 * MB, 5)
+    assert says(finding.title, "trials", "under rows of its members")
+    assert finding.edit is None or not finding.edit.diff, "to bound the list would drop what is read"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "use(trials)",
+        "print(trials[0]['rows'])",
+        "for one in trials: use(one)",
+        "for one in trials: print(one.values())",
+        "print([one[key] for one in trials for key in one])",
+        "print([one['loss'] for one in trials]); print(get('rows'))",
+    ],
+)
+def test_a_field_that_may_be_read_is_not(tmp_path: Path, read: str) -> None:
+    assert not [one for one in trials(tmp_path, read).findings if one.kind == "held-memory"]
+
+
+WATCH = """
+class Watch:
+    def __init__(self, model):
+        self.model = model
+        self.reference = None
+
+    def begin(self, x):
+        self.reference = self.model(x)
+
+    def check(self, x):
+        {each}
+        return (self.model(x) - self.reference).mean().item()
+
+
+def main():
+    watch = Watch(Model())
+    watch.begin(load())
+    while True:
+        watch.check(load())
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "sizes_mb", "is_told"),
+    [
+        ("pass", (200, 200), True),
+        ("self.reference = self.model(x)", (200, 200), False),  # of each step another one
+        ("loss.backward(retain_graph=True)", (200, 200), False),
+        ("pass", (150, 200), False),  # it goes on to grow: that is a leak
+    ],
+)
+def test_a_graph_that_no_backward_pass_uses_is_told(
+    tmp_path: Path, each: str, sizes_mb: tuple[int, int], is_told: bool
+) -> None:
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", WATCH.format(each=each))
+    builder.samples(100, [400 * MB] * 120, every_s=0.25)
+    lines = "/job/fit.py:19 main\n/job/fit.py:12 Watch.check"
+    owner: dict[str, Any] = {"owner": "Watch", "variable": "reference", "owner_file": "/job/fit.py", "is_user": True}
+    for number, (at_s, size) in enumerate(zip((9.0, 24.0), sizes_mb), 1):
+        path, inside = "main() watch.reference", {"variable": None, "owner": None, "is_user": False}
+        held = [
+            row(path, type_name="torch.Tensor", deep_bytes=size * MB, **owner),
+            row(f"{path}.grad_fn", type_name="torch autograd graph", deep_bytes=size * MB, parent=path,
+                edge_kind="reference", **inside),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=held, tensor_bytes=size * MB, seen_lines=lines)
+    told = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.kind == "held-memory"]
+    told = [one for one in told if one.wasted]
+    assert [one.bytes for one in told] == [200 * MB] * is_told
+    assert not told or says(told[0].title, "Watch.reference", "autograd graph")
+
+
+CACHED = """
+from functools import lru_cache
+
+@lru_cache(maxsize=None)
+def load_month(month):
+    return read(month)
+
+
+def main():
+    peaks = [load_month(month).max() for month in range(12)]
+    while True:
+        serve({with_})
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("with_", "is_idle"), [("peaks", True), ("load_month(1)", False)])
+def test_a_cache_of_a_function_that_is_called_no_more_is_idle(tmp_path: Path, with_: str, is_idle: bool) -> None:
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", CACHED.format(with_=with_))
+    builder.samples(100, [400 * MB] * 120, every_s=0.25)
+    cache = row("fit.load_month", edge_kind="cache", variable="load_month", owner="load_month",
+                type_name="functools._lru_cache_wrapper", deep_bytes=200 * MB, owner_file="/job/fit.py",
+                reference_count=1)  # fmt: skip
+    for number, at_s in enumerate((9.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=[cache], array_bytes=200 * MB, seen_lines="/job/fit.py:12 main")
+    told = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+    assert [one.bytes for one in told] == [200 * MB] * is_idle
+    if told:
+        assert says(told[0].remedy[0], "clear load_month()", "cache_clear()")
+        assert not told[0].idle[0].file, "the function may be called again: no edit deletes it"

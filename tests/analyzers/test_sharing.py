@@ -18,7 +18,7 @@ def rows(own: np.ndarray, shared_bytes: float) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "time_s": SECONDS, "rss_bytes": anon, "anon_bytes": anon, "shmem_bytes": zeros, "file_bytes": zeros,
-            "swap_bytes": zeros, "pss_bytes": own + shared_bytes / 2, "pss_anon_bytes": own + shared_bytes / 2,
+            "swap_bytes": zeros, "pss_shmem_bytes": zeros, "pss_bytes": own + shared_bytes / 2, "pss_anon_bytes": own + shared_bytes / 2,
         }
     )  # fmt: skip
 
@@ -44,7 +44,7 @@ def test_a_share_holds_as_long_as_all_who_have_it() -> None:
     """Read before the third of three forks is born, and again when all are gone: between, nothing was its own."""
     at_s = np.arange(0.0, 12.0)
     readings = pd.DataFrame({name: np.full(at_s.size, 400 * MiB) for name in ("rss_bytes", "anon_bytes")})
-    readings = readings.assign(time_s=at_s, shmem_bytes=0.0, file_bytes=0.0, swap_bytes=0.0)
+    readings = readings.assign(time_s=at_s, shmem_bytes=0.0, file_bytes=0.0, swap_bytes=0.0, pss_shmem_bytes=np.nan)
     read = {0: 400 * MiB, 4: 133 * MiB, 10: 400 * MiB}
     readings["pss_bytes"] = readings["pss_anon_bytes"] = [read.get(n, np.nan) for n in range(at_s.size)]
     family = Family(np.array([-1.0, 3.5, 3.5, 4.5]), np.array([8.5, 8.7, 9.1]))
@@ -89,3 +89,15 @@ def test_a_fork_born_late_does_not_count_the_pages_of_its_parent_twice() -> None
     of_parent, of_fork = (shares(read[key], pair)[1] for key in samples)
     assert np.allclose((of_parent[-5:] + of_fork) / MiB, 2060, atol=1)
     assert np.allclose(of_parent[:-5] / MiB, 2000, atol=1)
+
+
+def test_another_job_that_maps_the_same_libraries_takes_none_of_our_memory() -> None:
+    """100 MiB of files are ours alone once it has ended; the shared memory was divided between two all the time."""
+    readings = rows(np.full(SECONDS.size, 200.0 * MiB), 0.0)
+    files = np.where(SECONDS < 30, 30.0, 100.0) * MiB
+    readings = readings.assign(shmem_bytes=300.0 * MiB, file_bytes=100.0 * MiB, pss_shmem_bytes=150.0 * MiB)
+    readings["pss_bytes"] = readings["pss_anon_bytes"] + 150 * MiB + files
+    two = Family(np.array([-1.0, -1.0]), np.empty(0))
+    _, _, shared, file = shares(readings, two)
+    assert np.ptp(shared) == 0 and shared[0] == 150 * MiB
+    assert (file[0], file[-1]) == (30 * MiB, 100 * MiB)

@@ -96,6 +96,7 @@ class Found:
     ``listed_count``, ``frozen_count``: None, and ``types`` empty, where not all objects were read.
     ``marks``: for each address (the number of its row, or of what holds it, whether a module or a running function
     leads to it); (None, False) where nothing is there. A container holds its members, however deep they are.
+    ``runs``: the main thread ran code of Python.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Found:
         types: list[tuple[str, int, int, int]],
         stacks: list[list[Any]],
         marks: list[tuple[int | None, bool]],
+        runs: bool,
     ) -> None:
         self.rows = rows
         self.listed_count = listed_count
@@ -117,6 +119,7 @@ class Found:
         self.types = types
         self.stacks = stacks
         self.marks = marks
+        self.runs = runs
 
 
 class Histories:
@@ -603,6 +606,7 @@ class HeapGraph:
                 contents.total_bytes - contents.array_bytes - contents.storage_bytes - contents.native_bytes,
                 contents.array_bytes,
                 list(types_of(contents)), list(stacks_of(contents)), list(marks_of(contents, numbers)),
+                contents.main_begin < contents.main_end,
             )  # fmt: skip
         finally:
             self._free(graph)

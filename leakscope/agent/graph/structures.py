@@ -102,7 +102,7 @@ class Graph(ctypes.Structure):
             "from_c_bytes", "small_bytes", "array_bytes", "storage_bytes", "row_count", "share_count", "text_bytes",
             "type_count", "listed_count", "frozen_count", "stack_count", "sharer_count", "native_bytes", "is_sampled",
             "key_references", "device_bytes", "device_count", "beyond_malloc_bytes",
-            "pool_rss_bytes",
+            "pool_rss_bytes", "main_begin", "main_end",
         )
     ] + [
         ("rows", ctypes.POINTER(Row)), ("shares", ctypes.POINTER(Share)), ("texts", ctypes.c_void_p),

@@ -58,6 +58,7 @@ class ExactSnapshot:
         self._pauses = pauses
         self._look = look
         self.is_sampled = False
+        self.saw_code_run = True
         self.pause_s = 0.0
         self._room_s = 0.0
         self.summary: dict[str, Any] = {}
@@ -148,6 +149,7 @@ class ExactSnapshot:
         found = self._graph.work_out(self._sketch, sketch.LEAST_BYTES, file)
         if found is None:
             return []
+        self.saw_code_run = found.runs
         self.summary = {
             "gc_object_count": found.listed_count,
             "gc_frozen_count": found.frozen_count,

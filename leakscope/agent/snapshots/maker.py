@@ -503,7 +503,9 @@ class SnapshotMaker:
                     weighed = dict(weighed, tensor_bytes=row["storage_bytes"])
         self._schedule.taken(weighed["take_cpu_s"], begun.figures[0])
         summary = dict(weighed, take=snapshot.number, copied_bytes=begun.copied_bytes)
-        self._write(rows, summary, moment, begun.step, begun.reason, begun.safe_point, begun.figures)
+        # Memory fell since main() has returned: the program is at its end, and works no more.
+        reason = "exit" if begun.reason == "fall" and not snapshot.saw_code_run else begun.reason
+        self._write(rows, summary, moment, begun.step, reason, begun.safe_point, begun.figures)
 
     def _make_plain(self, reason: str, safe_point: str) -> None:
         shared_bytes = self._shared_bytes()

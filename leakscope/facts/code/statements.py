@@ -12,7 +12,7 @@ from .adding import JOINERS, removed_from
 from .index import Source, index_of, parse
 from .syntax import DEFINED, FUNCTIONS, Defined, arguments_of, called, is_load, last_name, pairs, part_of
 
-_READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
+READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 SHORT = 40  # characters of what a sentence quotes
 _COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
 
@@ -355,7 +355,7 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
     What may read it by another way (its name in a text, all attributes of an object at once) is no reading of older
     members, but may be one of all.
     """
-    is_read = any(way in source.text for source in sources for way in _READ_ALL)
+    is_read = any(way in source.text for source in sources for way in READ_ALL)
     trees = [parse(source.text) for source in sources if variable in source.text]
     put, most = 0, 0
     for tree in trees:

@@ -139,12 +139,17 @@ def shares(
     # From the readings, not from what is between them: that is on a line from one to the next.
     of_copies = sum(np.where((c.from_s <= time_s) & (time_s < c.until_s), c.bytes, 0.0) for c in copied)
     private_share = _share(time_s, pss_anon - of_copies, anon, family, are_copied_at_forks=True)
-    other = time_s, pss - pss_anon, shmem + file, family
+    of_shmem, of_both = values("pss_shmem_bytes"), pss - pss_anon
+    # Another job on the machine that has the same libraries mapped takes a share of the files, and none of our memory.
+    parts = (of_shmem, shmem, of_both - of_shmem, file)
+    if not np.isfinite(of_shmem).any():  # nobody read which is which
+        parts = (of_both, shmem + file, of_both, shmem + file)
     # What anybody else has mapped takes a little of each file: there a few percent are no noise.
-    other_share, file_share = _share(*other), _share(*other, unshared=1.0)
+    shmem_share = _share(time_s, *parts[:2], family)
+    file_share = _share(time_s, *parts[2:], family, unshared=1.0)
     use = np.isfinite(anon) & (anon + shmem + file > 0)  # a process that is exiting shows as empty
     private, use = _without_ours(time_s, anon * private_share, use, ours)
-    return time_s[use], (private + swap)[use], (shmem * other_share)[use], (file * file_share)[use]
+    return time_s[use], (private + swap)[use], (shmem * shmem_share)[use], (file * file_share)[use]
 
 
 def _without_ours(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...units import FEWEST, HARDLY, NEARLY_ALL
@@ -62,6 +63,9 @@ def _has_model(place: Place) -> bool:
     return any(_trains(child) or _has_model(child) for child in place.children)
 
 
+_FIELD = re.compile(r"\['([^'\]]+)'\]|\.(\w+)")
+
+
 def has_key(place: Place) -> bool:
     """It is in a container of the user's by a key that is a name: ``artifacts['similarity']``."""
     above = place.parent
@@ -69,6 +73,12 @@ def has_key(place: Place) -> bool:
         return False
     label = place.said[len(above.said) :]
     return place.said.startswith(above.said) and label.startswith("['") and label.endswith("']")
+
+
+def field_of(place: Place) -> str | None:
+    """The key or the attribute under which the object that it hangs on has it."""
+    found = _FIELD.fullmatch(place.said[len(place.parent.said) :]) if place.parent is not None else None
+    return found and (found.group(1) or found.group(2))
 
 
 def _named(place: Place, least_bytes: float) -> Iterator[Place]:

@@ -61,7 +61,7 @@ def rows(tree: Tree) -> Iterator[Row]:
 
 def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) -> Row:
     """PSS and USS where a reading is due and allowed, else nulls."""
-    shares: Row = {"pss_bytes": None, "pss_anon_bytes": None, "uss_bytes": None}
+    shares: Row = dict.fromkeys(("pss_bytes", "pss_anon_bytes", "pss_shmem_bytes", "uss_bytes"))
     if not _pss_is_due(process, tree, tree_cost_s, family_size):
         return shares
     process.pss_family_size = family_size
@@ -78,6 +78,7 @@ def _shares(process: Process, tree: Tree, tree_cost_s: float, family_size: int) 
         shares = {
             "pss_bytes": pss_bytes,
             "pss_anon_bytes": proc.bytes_of(data, b"Pss_Anon"),
+            "pss_shmem_bytes": proc.bytes_of(data, b"Pss_Shmem"),
             "uss_bytes": process.uss_bytes,
         }
     return shares

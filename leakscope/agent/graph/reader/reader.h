@@ -168,6 +168,7 @@ struct graph {
     uint64_t key_references; /* of tables of keys to strings, which are no edges */
     uint64_t device_bytes, device_count; /* of storages on devices: beside total_bytes; how many nodes are one */
     uint64_t beyond_malloc_bytes, pool_rss_bytes; /* of array_bytes: what malloc did not hand out; resident of what columns lie in */
+    uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     struct row *rows;
     struct share *shares;
     char *texts;
@@ -207,7 +208,6 @@ struct graph {
     uint64_t level_edges; /* that there were when it began */
     uint32_t level_end, counted, counted_for; /* nodes; so many are counted as spent; what is read since is of this level */
     int is_for_file; /* all nodes are to be written */
-    uint64_t main_begin, main_end; /* edges to the frames of the main thread */
     uint64_t members_left; /* to look through for names */
     uintptr_t wait[64];
     uint8_t wait_special[64];
