@@ -43,7 +43,7 @@ _KIND = "thread-pileup"
 _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
 _RUN = ".run"  # what a class derived from Thread runs
 _UNKNOWN = "none was seen in a function of the job's own code: what they run is not known"
-_MODULE = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")
+_MODULE = re.compile(r".*/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")  # the innermost of these folders
 _MAKES = ".__init__"
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
@@ -95,7 +95,10 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     maker = _made_under(case, process) if start is None and library is not None else None
     of_class = tail(function[: -len(_RUN)]) if function and function.endswith(_RUN) else None
     kept = pile.keeper(case, THREADS, start, of_class=of_class)
-    named = f" of {function or library}" if function or library else ""
+    runs = function or library
+    named = f" of {runs}" if runs else ""
+    if maker is not None and maker.one is not None:
+        named = f" of {maker.one} objects ({runs})"
     usual, last = int(np.median(pile.count[:FEWEST])), int(pile.count[-1])
     alike, waits = int_of(kind, "object_count"), text_of(kind, "text")
     did = "ran" if waits is None else f"were a {waits} that waited to run"

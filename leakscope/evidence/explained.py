@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..agent import libraries
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Whose
 from ..findings import Finding
@@ -26,10 +27,13 @@ def is_explained(so_far: Iterable[Finding], process: ProcessGrowth) -> bool:
 
 
 def is_made_by_a_compiler(finding: Finding) -> bool:
-    """Whether what grows is code, which no line of a program adds, or within torch: what compiling leaves behind."""
+    """Whether what grows is code, which no line of a program adds, or within torch: what compiling leaves behind; or
+    what is mended as a compiler's own cache is."""
     of_what = (finding.subject.type or "").rpartition(" of ")[2]
     is_within_torch = (finding.subject.module or "").startswith(_WITHIN_TORCH)
-    return finding.tells(GROWTH) and (is_within_torch or of_what in _CODE)
+    caches = (thing.let_go for thing in libraries.all_of(libraries.COMPILER) if thing.let_go is not None)
+    is_its_cache = any(text.startswith(let_go) for let_go in caches for text in finding.remedy)
+    return finding.tells(GROWTH) and (is_within_torch or of_what in _CODE or is_its_cache)
 
 
 def growing_holder(so_far: Iterable[Finding]) -> str | None:

@@ -164,6 +164,16 @@ def test_memory_that_was_given_back_is_reason_enough(job: Job, monkeypatch: pyte
     assert job.runs(2) == [first + 1]
 
 
+def test_what_a_program_gives_back_as_it_ends_asks_for_no_snapshot(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """main() has returned by then, and its variables are gone: it would show as a decline what is none."""
+    held = 200 << 20
+    holds(monkeypatch, lambda: held)
+    assert len(job.runs(20, at="train.py:7 train")) >= 3
+    held = 60 << 20
+    assert job.runs(1) == []
+    assert len(job.runs(2)) == 1
+
+
 @pytest.mark.parametrize("gained_mib, is_looked_into", [(-170, True), (170, True), (-20, False)])
 def test_the_stage_after_a_dear_start_is_looked_into_where_it_holds_something_else(
     job: Job, monkeypatch: pytest.MonkeyPatch, gained_mib: int, is_looked_into: bool

@@ -165,6 +165,17 @@ def test_what_a_library_of_the_programs_own_makes_is_to_be_given_back_to_it(tmp_
     assert says(remedy, "a library of the program's own", "track_simplify() of libgeo") and "newer" not in remedy
 
 
+@pytest.mark.parametrize("library", ["/lib/x86_64-linux-gnu/libffi.so.8", "/usr/lib/python3.11/lib-dynload/_ctypes.so"])
+def test_what_the_program_asks_of_malloc_itself_is_no_package_s(library, tmp_path):
+    """By ctypes, in a file that imports one package: that has nothing to do with it."""
+    builder = leaking(tmp_path).source(PID, FILE, SOURCE.replace("codec.pack(frames)", "libc.malloc(len(frames))"))
+    for at_s in (5, 10, 15, 20):
+        builder.allocated(PID, at_s, MiB * at_s, f"{FILE}:9 main\n{FILE}:5 step", native_library=library)
+    (found,) = asked(builder.open(), only=["native-growth"]).findings
+    assert found.subject.library is None and "inside" not in found.title
+    assert says(found.remedy[0], "train.py:5", "freed")
+
+
 SEEN_KEYS = """import sqlite3
 
 class Seen:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from leakscope.agent import libraries
 from leakscope.analyzers import kinds
 from leakscope.facts.case import Case
 from leakscope.findings import Finding, Subject
@@ -210,6 +211,22 @@ def test_tf_function_that_traces_on_and_on_is_told_with_the_argument(tmp_path, r
     )
     assert "update" in finding.title and "tf.function" in finding.title
     assert word in finding.remedy[0] and reason.partition(":")[0] in finding.remedy[0]
+
+
+def test_the_cache_of_a_function_that_is_traced_on_and_on_is_its_own(tmp_path):
+    """Who looked into the heap saw the function hold ever more, and who counted why: that is one finding."""
+    from leakscope.analyzers import recompilation
+
+    (let_go,) = {
+        thing.let_go for thing in libraries.all_of(libraries.COMPILER) if thing.library == "tensorflow" and thing.let_go
+    }
+    grows = {"severity": "critical", "confidence": 0.6, "bytes": 50 * MiB, "means": kinds()["retained-objects"]}
+    cache = Finding("retained-objects", "step grows", subject=Subject(pid=PID), remedy=[f"{let_go}; more"], **grows)
+    recording = traced(tmp_path, RISING, "rate: value 0.2, then value 0.1").open()
+    (finding,) = recompilation.findings(Case(recording), so_far=[cache])
+    assert finding.bytes > 100 * MiB
+    (told,) = folded([cache, dataclasses.replace(finding, means=kinds()["recompilation"])])
+    assert told.kind == "recompilation" and "retained-objects" in told.also
 
 
 def test_tf_function_that_settled_is_ruled_out_with_its_graphs(tmp_path):

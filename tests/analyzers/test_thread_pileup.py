@@ -102,6 +102,7 @@ def test_of_objects_that_are_made_under_a_line_the_one_in_hands_is_to_be_closed(
         builder.allocated(PID, at_s, number * 30 * 2**20, "\n".join(calls), **made)
     (finding,), _ = looked(builder.open())
     assert says(finding.remedy[0], "one ApiClient", "score.py:6")
+    assert "Threads of ApiClient objects (kube.client.Sender.run())" in finding.title
 
 
 def test_timers_that_were_not_cancelled_are_named_by_what_they_will_call(tmp_path):

@@ -32,9 +32,12 @@ class Level:
         self._last = (self._last + [figures])[-LOOKS:]
         self._lowest = tuple(map(min, zip(self._lowest or figures, figures)))
 
-    def lowest_bytes(self) -> int | None:
-        """Resident memory in the last looks, without what came and went between them; None: too few yet."""
-        return min(rss for rss, _ in self._last) if self._count > 1 else None
+    def nearest_bytes(self, to: int) -> int | None:
+        """Resident memory in that of the last looks which is nearest to this, without what came and went between them;
+        None: too few yet. A fall counts once all of them saw it: a program that ends is gone by then.
+        """
+        seen = [rss for rss, _ in self._last]
+        return min(max(to, min(seen)), max(seen)) if self._count > 1 else None
 
     def is_flat(self) -> bool:
         """Whether nothing was gained since; False also while that cannot be told yet."""

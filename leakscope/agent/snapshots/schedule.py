@@ -86,9 +86,10 @@ class Schedule:
                 return "pressure"
         if self.budget.is_due(elapsed_s, self._is_flat):
             return "schedule"
-        now = self.level.lowest_bytes()
-        if now is not None and self._rss_at_take is not None:
-            lost = self._rss_at_take - now
+        before = self._rss_at_take
+        now = self.level.nearest_bytes(before) if before is not None else None
+        if now is not None and before is not None:
+            lost = before - now
             if lost > max(MUCH_BYTES, MUCH_SHARE * self._rss_at_take) and self.budget.allows(elapsed_s):
                 return "fall"
             if self._shows_unseen(now, elapsed_s):

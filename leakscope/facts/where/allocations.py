@@ -25,6 +25,7 @@ _PACKAGES = re.compile(r"(?:site|dist)-packages/(?:\.libs_?)?([^/.]+)")
 _STANDARD = re.compile(r"/lib-dynload/([^/.]+)")
 _SHARED_NAMES = ("google", "azure", "nvidia")  # many libraries are imported from them
 _NEAR = 3  # frames: of the function that asked
+_CALLS_FOR_PROGRAMS = ("libffi", "_ctypes.", "_cffi_backend.")  # what they call, the program named
 _KEY = ("allocator", "native_stack", "stack")
 
 
@@ -60,7 +61,12 @@ class Allocations:
     @property
     def package(self) -> str | None:
         """Whose library it was that asked."""
-        return package_of(self.native_library or "")
+        return None if self.is_called_by_address else package_of(self.native_library or "")
+
+    @property
+    def is_called_by_address(self) -> bool:
+        """Of the system's: by ctypes or cffi, as the program or a package of Python code asked for it."""
+        return (self.native_library or "").rpartition("/")[2].startswith(_CALLS_FOR_PROGRAMS)
 
 
 def package_of(library: str) -> str | None:

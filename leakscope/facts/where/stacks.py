@@ -108,6 +108,8 @@ def lines_of(
     for (file, line), found in places.items():
         first, text = found[0], text_of(texts.get(file), line)
         package = next((one.package for one in found if one.package), None)
+        package = package or _called_package(first.stack, file, line)
+        is_guessed = package is None and not first.is_called_by_address
         lines.append(
             GrowthLine(
                 file=file,
@@ -117,7 +119,7 @@ def lines_of(
                 bytes=sum(one.bytes for one in found),
                 share=0.0,
                 sample_count=sum(one.sample_count for one in found),
-                library=package or _called_package(first.stack, file, line) or package_named(index, file, text),
+                library=package_named(index, file, text) if is_guessed else package,
                 stack=first.stack,
                 alive=tuple(found),
             )
