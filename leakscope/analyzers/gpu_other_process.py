@@ -44,36 +44,27 @@ def findings(
         return
     ooms = [oom for oom in case.gpu_ooms if not oom.is_own_limit]
     ours = only(samples, samples["is_ours"].fillna(False).astype(bool))
-    if not len(ours):
-        yield from _estimated(case, samples, ooms, min_fraction, full_fraction)
-        return
     for uuid in ours["gpu_uuid"].dropna().unique():
-        gpu = _Gpu(only(samples, samples["gpu_uuid"] == uuid))
+        gpu = _Gpu(only(samples, samples["gpu_uuid"] == uuid), min_fraction, full_fraction)
         pids = set(ours.loc[ours["gpu_uuid"] == uuid, "pid"].dropna().astype(int))
-        yield gpu.answer(case, gpu.known_others(), [o for o in ooms if o.pid in pids], min_fraction, full_fraction)
-
-
-def _estimated(
-    case: Case, samples: pd.DataFrame, ooms: Sequence[Oom], min_fraction: float, full_fraction: float
-) -> Iterator[Finding | RuledOut | Skipped]:
-    """In a container, where pids tell nothing: what is used less what torch holds, if there is but one GPU."""
-    uses = case.device_uses
-    if samples["gpu_uuid"].nunique() != 1 or not uses:
+        yield gpu.answer(case, gpu.known_others(), [oom for oom in ooms if oom.pid in pids])
+    # In a container pids tell nothing: there it is what is used less what torch holds, if there is but one GPU.
+    if not len(ours) and (samples["gpu_uuid"].nunique() != 1 or not case.device_uses):
         yield Skipped(_KIND, "processes on the GPU could not be identified: their pids are not visible here")
-        return
-    gpu = _Gpu(samples)
-    held = np.zeros_like(gpu.time_s)
-    for use in uses:
-        reserved = use.figures("reserved_bytes")
-        held += [level_at(use.time_s, reserved, at_s) + _CONTEXT_BYTES for at_s in gpu.time_s]
-    others = np.maximum(gpu.used_bytes - held, 0.0)
-    yield gpu.answer(case, others, ooms, min_fraction, full_fraction, estimated=True)
+    elif not len(ours):
+        gpu = _Gpu(samples, min_fraction, full_fraction)
+        held = np.zeros_like(gpu.time_s)
+        for use in case.device_uses:
+            reserved = use.figures("reserved_bytes")
+            held += [level_at(use.time_s, reserved, at_s) + _CONTEXT_BYTES for at_s in gpu.time_s]
+        yield gpu.answer(case, np.maximum(gpu.used_bytes - held, 0.0), ooms, estimated=True)
 
 
 class _Gpu:
     """One device: its samples and, beside each, what processes held. **Units** bytes, one value a sample."""
 
-    def __init__(self, rows: pd.DataFrame) -> None:
+    def __init__(self, rows: pd.DataFrame, min_fraction: float, full_fraction: float) -> None:
+        self._least, self._full = min_fraction, full_fraction
         device = only(rows, rows["gpu_total_bytes"].notna()).sort_values("time_s", kind="stable")
         self.time_s: Floats = device["time_s"].to_numpy(dtype=np.float64)
         self.used_bytes: Floats = device["gpu_used_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
@@ -91,23 +82,14 @@ class _Gpu:
             np.add.at(held, nearest, others["gpu_used_bytes"].to_numpy(dtype=np.float64, na_value=0.0))
         return held
 
-    def answer(
-        self,
-        case: Case,
-        others: Floats,
-        ooms: Sequence[Oom],
-        min_fraction: float,
-        full_fraction: float,
-        *,
-        estimated: bool = False,
-    ) -> Finding | RuledOut:
+    def answer(self, case: Case, others: Floats, ooms: Sequence[Oom], *, estimated: bool = False) -> Finding | RuledOut:
         """The finding, judged at the samples that matter: near a failed allocation, or with the device almost full."""
         near_oom = np.zeros(self.time_s.size, dtype=bool)
         for oom in ooms:
             near_oom |= np.abs(self.time_s - oom.time_s) <= _SAMPLE_S
-        matters = near_oom if near_oom.any() else self.used_bytes >= full_fraction * self.total_bytes
+        matters = near_oom if near_oom.any() else self.used_bytes >= self._full * self.total_bytes
         most = int(others[matters].max()) if matters.any() else 0
-        if not most or most < min_fraction * self.total_bytes:
+        if not most or most < self._least * self.total_bytes:
             return self._ruled_out(others, bool(matters.any()))
         at = int(np.flatnonzero(matters)[others[matters].argmax()])
         return self._finding(case, most, at, ooms if near_oom.any() else (), estimated)

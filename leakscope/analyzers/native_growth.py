@@ -32,7 +32,6 @@ from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Blocks, kept_by_c
 from ..facts.growth.tree import TreeGrowth, no_growth
-from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import gained
 from ..facts.series.trend import FLAT, judge
@@ -211,7 +210,7 @@ def _opaque_in(line: GrowthLine, case: Case, process: ProcessGrowth) -> Place | 
     A thread that is seen as a function begins did what is seen before, in the function that called it.
     """
     called = set(re.findall(r"\.(\w+)\(", line.text))
-    for row in opaque_holders(case.heap(process.pid), most=100):
+    for row in case.heap(process.pid).opaque(most=100):
         if not _may_have_asked(row, line):
             continue
         variable, owner = row.reference.variable, row.reference.owner

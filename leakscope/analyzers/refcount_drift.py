@@ -15,10 +15,11 @@ Do:            run None's case on Python 3.12 or later, where it is harmless; up
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,14 +28,14 @@ from ..evidence.leaked_references import leaked
 from ..evidence.sentences import curve
 from ..facts.calls import Call
 from ..facts.case import Case
+from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.endings.meanings import known
 from ..facts.endings.texts import frames, innermost_user, said
-from ..facts.growth.lost_references import Losing, losing
 from ..facts.growth.passing import has_gpu_history
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.references import Rest, rest_of_none, rests_of_types
 from ..facts.series.arithmetic import Floats
-from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, judge
+from ..facts.series.trend import CANNOT_TELL, FLAT, GROWING, LEAST_STEPS, judge
 from ..facts.tables import cells, int_of, only, series
 from ..findings import NOBODY, Evidence, Finding, RuledOut, Skipped
 from ..kinds import DANGER, GROWTH
@@ -186,7 +187,7 @@ def _none_finding(case: Case, one: _Count) -> Finding:
     text = f"references to None {'fell' if one.moved < 0 else 'rose'} from {format_count(one.count[0])} to "
     text += f"{format_count(last)} in {format_duration(one.time_s[-1] - one.time_s[0])}, {rate} are lost"
     abort = 'SIGABRT ended it: Python aborts with "deallocating None" when none is left'
-    seen = losing(one.process)  # by a probe that watched calls
+    seen = _losing(one.process)  # by a probe that watched calls
     at = Call(seen.file, seen.line, "") if seen is not None else one.at
     where = f"called at {PurePath(at.file).name}:{at.line}" if at is not None else "in use"
     mend = f"fix or update the extension {where} that can drop {drops}"
@@ -238,7 +239,7 @@ def _dropped_at(at: Call | None) -> Evidence | None:
     return Evidence(text, {"line": at.line})
 
 
-def _watched(seen: Losing) -> Evidence:
+def _watched(seen: _Losing) -> Evidence:
     text = f"calls were watched for a moment: {seen.losses:,} of {seen.calls:,} of {seen.function}() lost one or more"
     return Evidence(text, {"calls": seen.calls, "losses": seen.losses})
 
@@ -300,3 +301,38 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         doubts=["a table inside C code that Python cannot reach would look the same"],
         series=[curve(f"references to {rest.type_name}", rest.time_s, rest.rest, "references")],
     )
+
+
+# ---- where calls were watched for a moment (``--probe``)
+
+
+class _Losing(NamedTuple):
+    """``losses``: of so many ``calls`` of ``function`` at a line of ``file``."""
+
+    function: str
+    file: str
+    line: int
+    calls: int
+    losses: int
+
+    @property
+    def library(self) -> str | None:
+        return self.function.split(".", 1)[0] if "." in self.function else None
+
+
+def _losing(process: ProcessGrowth) -> _Losing | None:
+    """The one that lost most, of those of which most calls lost some; None where none did, or nobody watched.
+
+    Within a call, or behind it where it returned a None that it had no reference for. Functions of Python itself are
+    none: they let go of what they are given.
+    """
+    rows = process.rows("lost_references")
+    rows = only(rows, rows["function"].notna() & (rows["call_count"] >= LEAST_STEPS))
+    found = []
+    columns = ("function", "file", "line", "call_count", "losing_count")
+    for function, file, line, calls, losses in cells(rows, *columns):
+        top = str(function).split(".", 1)[0]
+        is_own = top in STANDARD_LIBRARY or hasattr(builtins, top)
+        if not is_own and int(losses) > MOST * int(calls):  # other threads change the count, too
+            found.append(_Losing(str(function), str(file), int(line), int(calls), int(losses)))
+    return max(found, key=lambda one: one.losses, default=None)

@@ -30,7 +30,6 @@ from ..facts.code.adding import adding_lines
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
-from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.processes.inside import THROTTLED, Foreign, blind_spot, foreign
 from ..facts.subject import Held, subject_of
@@ -129,7 +128,7 @@ def _finding(case: Case, process: ProcessGrowth, bytes: int) -> Finding:
         told, where, by_account, doubts, mend = _foreign(process, other), "", [], None, None
     elif (counted := _counted(case, process, bytes)) is not None:
         told, where, nobody = _by_profile(process, counted), "", []
-    elif suspects := opaque_holders(case.heap(process.pid)) if account in _OUT_OF_SIGHT else []:
+    elif suspects := case.heap(process.pid).opaque() if account in _OUT_OF_SIGHT else []:
         told, mend = _suspected(case, process, suspects), None
         doubts = "it is the only candidate: its contents were not measured" if inside else doubts
     else:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..facts.gpu.budget import DeviceBudget
-from ..facts.gpu.marks import passages
 from ..facts.gpu.snapshots import DeviceSnapshot, Oom, Stack
 from ..facts.subject import subject_of
+from ..facts.tables import figures
 from ..findings import Evidence, Series, Subject
 from ..units import LISTED, format_bytes
 from .sentences import POINTS, curve
+
+_MOST_MARKS = 20
 
 
 def subject_in(device: DeviceSnapshot, stack: Stack | None = None) -> Subject:
@@ -30,16 +34,26 @@ def largest_lines(budget: DeviceBudget) -> Evidence:
 
 
 def between_marks(budget: DeviceBudget) -> list[Evidence]:
-    """What memory did in the annotations of the history, and which of them has the peak."""
-    told = passages(budget.device)
-    if not told:
-        return []
-    changes = ", ".join(
-        f"{one.name} {format_bytes(one.change_bytes, signed=True)} in {one.count}" for one in told[:LISTED]
-    )
-    inside = next((one.name for one in told if one.has_peak), None)
-    where = f"; the peak lies in {inside}" if inside else ""
-    return [Evidence(f"between marks: {changes}{where}", {one.name: one.change_bytes for one in told})]
+    """What memory did in the annotations of the history (torch's profiler's and the program's), all passages through
+    one added up, and in which of them the peak lies. Nothing without annotations, or times to lay them by.
+    """
+    device, marks = budget.device, budget.device.marks
+    began: dict[str, list[int]] = {}
+    spans: dict[str, list[tuple[int, int]]] = {}
+    at = np.searchsorted(device.times_s, figures(marks, "time_s")) if device.has_times else ()
+    for name, action, position in zip(marks["gpu_label"].fillna(""), marks["gpu_action"], at):
+        if action == "mark-start":
+            began.setdefault(name, []).append(int(position))
+        elif began.get(name):
+            spans.setdefault(name, []).append((began[name].pop(), int(position)))
+    levels, peak = device.levels, device.peak_position + 1  # of which one stands before the first event
+    change = {name: sum(int(levels[end] - levels[start]) for start, end in own) for name, own in spans.items()}
+    rise = {name: max(levels[at : end + 1].max() - levels[at] for at, end in own) for name, own in spans.items()}
+    told = sorted(spans, key=lambda name: (-abs(change[name]), -rise[name], name))[:_MOST_MARKS]
+    gained = (f"{name} {format_bytes(change[name], signed=True)} in {len(spans[name])}" for name in told[:LISTED])
+    inside = next((name for name in told if any(start <= peak <= end for start, end in spans[name])), None)
+    text = f"between marks: {', '.join(gained)}{f'; the peak lies in {inside}' if inside else ''}"
+    return [Evidence(text, {name: change[name] for name in told})] if told else []
 
 
 def as_program_says(budget: DeviceBudget, at: int) -> list[Evidence]:

@@ -24,7 +24,6 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import outside_once, strays_of
 from ..facts.growth.tree import TreeGrowth
 from ..facts.heap.handles import in_step, in_step_by_sample
-from ..facts.heap.opaque import opaque_holders
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import series
@@ -190,7 +189,7 @@ def _seen_once(case: Case, process: ProcessGrowth) -> Leaked | None:
 
 def _finding(case: Case, process: ProcessGrowth, left: int, kind: str, leaked: Leaked) -> Finding:
     type_name, has_native = leaked.type_name, leaked.has_native
-    opaque: Sequence[Place] = () if has_native else opaque_holders(case.heap(process.pid))
+    opaque: Sequence[Place] = () if has_native else case.heap(process.pid).opaque()
     table = "a table inside C code that Python cannot reach would look the same"
     if opaque:
         held = f"{opaque[0].reference.variable}, a {opaque[0].type_name}"

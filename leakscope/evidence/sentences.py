@@ -13,8 +13,7 @@ from ..facts.code.adding import Line
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
-from ..facts.growth.unseen import unseen
-from ..facts.series.arithmetic import Floats
+from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import only, series
 from ..facts.where.allocations import OBJECTS
 from ..facts.where.stacks import GrowthLine
@@ -23,14 +22,8 @@ from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_byte
 from .use import Use
 
 POINTS = 2000  # of a curve, at most
-_ONE_PIECE = (
-    "builtins.str",
-    "bytearray",
-    "bytes",
-    "numpy.ndarray",
-    "str",
-    "torch.Tensor",
-)  # of malloc's each, where large
+# Of malloc's each, where large.
+_ONE_PIECE = ("builtins.str", "bytearray", "bytes", "numpy.ndarray", "str", "torch.Tensor")
 
 
 @overload
@@ -47,12 +40,18 @@ def looked_too_early(kind: str, growth: TreeGrowth, so_far: Sequence[Finding] = 
     came before is not known either.
     """
     main = growth.main
-    after = unseen(growth, main) if main is not None and growth.leaking is not False else None
-    if main is None or after is None or any(f.subject.pid == main.pid and f.subject.holder for f in so_far):
+    if main is None or growth.leaking is False or any(f.subject.pid == main.pid and f.subject.holder for f in so_far):
         return None
-    part, whole = format_bytes(after.bytes), format_bytes(after.of_bytes)
+    looks_s, gained = main.rows("takes")["time_s"], main.growth_bytes
+    looks_s = looks_s[looks_s <= growth.end_s]
+    if not len(looks_s) or gained <= 0:
+        return None
+    then, last = (level_at(main.time_s, main.held_bytes, at_s) for at_s in (float(looks_s.max()), growth.end_s))
+    if last - then <= MOST * gained:
+        return None
+    part, whole = format_bytes(min(gained, last - then)), format_bytes(gained)
     came = f"all {whole}" if part == whole else f"{part} of the {whole}"
-    looked = f"the last snapshot of {main.label} is at {format_duration(after.looked_s)}"
+    looked = f"the last snapshot of {main.label} is at {format_duration(float(looks_s.max()))}"
     return Skipped(kind, f"{looked}: {came} that it gained came after it")
 
 

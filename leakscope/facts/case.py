@@ -6,6 +6,7 @@ data flows one way: recording, facts, diagnoses, report.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +18,7 @@ import pandas as pd
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Bill, Evidence, Finding, Idle, LedgerRow, Peak, Series, Subject
 from ..storage import Recording, thinned, without_units
-from ..units import SOME, over
+from ..units import COUNTS_NOTE, SOME, STEP, STEP_UNITS, over
 from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
@@ -28,7 +29,6 @@ from .code.recorded import sources_of
 from .endings.kills import Kills, kills
 from .gpu.budget import DeviceBudget
 from .gpu.snapshots import device_snapshots
-from .growth.counted import step_unit, steps_passed
 from .growth.limits import DEV_SHM, Limit, gpu_processes, limits, nearest
 from .growth.processes import ProcessGrowth
 from .growth.tree import TreeGrowth, severity_of, tree_growth
@@ -39,7 +39,7 @@ from .processes.table import Process, processes
 from .processes.teams import Team, teams
 from .series.arithmetic import Floats
 from .subject import About, Spot, Whose, subject_of
-from .tables import only
+from .tables import cells, only
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,7 +68,7 @@ class Case:
     @cached_property
     def step_unit(self) -> str:
         """What a step is: ``step`` of training, ``request`` of a service, ``task`` of a worker."""
-        return step_unit(self.recording)
+        return _step_unit(self.recording)
 
     @cached_property
     def _judged(self) -> TreeGrowth:
@@ -224,7 +224,7 @@ class Case:
     @cached_property
     def steps(self) -> int:
         """How many passed in the judged window; 0 where nobody counted."""
-        return steps_passed(self.recording, self.growth, self.step_unit)
+        return _steps_passed(self.recording, self.growth, self.step_unit)
 
     def bytes_per_step(self, bytes: float) -> float | None:
         """The same by step; None where nobody counted."""
@@ -292,3 +292,27 @@ class Case:
             self._answers[key] = find(self, *arguments)
         answer: _T = self._answers[key]
         return answer
+
+
+def _step_unit(recording: Recording) -> str:
+    """``step``, unless an agent noted that it counts requests or tasks: of several what most processes count."""
+    notes = cells(recording.tables["agent_notes"], "note", "text")
+    counted = Counter(text for note, text in notes if note == COUNTS_NOTE and text in STEP_UNITS)
+    return STEP_UNITS[counted.most_common(1)[0][0]] if counted else STEP
+
+
+def _steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
+    """In the judged window; 0 where nobody counted.
+
+    Training steps are those of the process that grew most: ranks make the same ones. Requests and tasks are added up:
+    each process of a service serves its own.
+    """
+    sentinels = recording.tables["sentinels"]
+    if growth.main is None or not len(sentinels):
+        return 0
+    own = only(sentinels, sentinels["step"].notna() & sentinels["pid"].notna())
+    own = only(own, (own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s))
+    if unit == STEP:
+        own = only(own, own["pid"] == growth.main.pid)
+    passed = own.groupby(["pid", "start_ticks"])["step"].agg(lambda step: step.max() - step.min())
+    return int(passed.sum())

@@ -20,7 +20,7 @@ from ..facts.growth.processes import rounds_of
 from ..facts.processes import table
 from ..findings import Excerpt, Finding, Findings, Report, Timeline, Verdict, fingerprint_of, in_order
 from ..storage import Recording, thinned
-from . import attach_mode, devices, excerpts, footer, gpu, head, heap_view, laps, outlook, timeline
+from . import attach_mode, devices, excerpts, footer, gpu, head, heap_view, laps, timeline
 from .merging import folded
 
 
@@ -115,7 +115,7 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
         tensor_budget=[*tensors.tensor_budget(case.recording, case.growth), *gpu.budget(case)],
         gpu_lines=gpu.lines(case),
         processes=table.process_rows(case.processes, case.growth),
-        timeline=replace(drawn, outlook=outlook.outlook(case, verdict, drawn)) if drawn is not None else None,
+        timeline=replace(drawn, outlook=timeline.outlook(case, verdict, drawn)) if drawn is not None else None,
         laps=laps.laps(case),
         devices=devices.devices(case),
         heap=heap_view.heap_views(case),

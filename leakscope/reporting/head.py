@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -199,14 +200,8 @@ class Told:
         """Whether the title of the end names the very thing that grew."""
         if self.end is None or self.first is None or not self.growth.leaking:
             return False
-        one, two = self.end.subject, self.first.subject
-        return (one.pid, one.holder, one.path, one.file, one.line) == (
-            two.pid,
-            two.holder,
-            two.path,
-            two.file,
-            two.line,
-        )
+        thing = attrgetter("pid", "holder", "path", "file", "line")
+        return bool(thing(self.end.subject) == thing(self.first.subject))
 
 
 def headline(told: Told) -> str:

@@ -243,19 +243,12 @@ def _alike(rows: Iterable[BillRow]) -> list[BillRow]:
     """The largest first; those of one name and type together: parts of a list of models."""
     found: dict[tuple[str, str | None], BillRow] = {}
     for row in rows:
-        key = row.name, row.type
-        known = found.get(key)
-        found[key] = (
-            row
-            if known is None
-            else replace(
-                known,
-                bytes=known.bytes + row.bytes,
-                tensor_bytes=known.tensor_bytes + row.tensor_bytes,
-                parts=(),
-                also=max(known, row, key=lambda one: one.bytes).also,
-            )
-        )
+        known = found.get((row.name, row.type))
+        if known is not None:
+            bytes, tensor_bytes = known.bytes + row.bytes, known.tensor_bytes + row.tensor_bytes
+            also = max(known, row, key=lambda one: one.bytes).also
+            row = replace(known, bytes=bytes, tensor_bytes=tensor_bytes, parts=(), also=also)
+        found[row.name, row.type] = row
     return sorted(found.values(), key=lambda row: -row.bytes)
 
 

@@ -188,10 +188,8 @@ def thread_start_line(sources: Sequence[Source], name: str) -> Line | None:
     name = name[: -len(".run")] if name.endswith(".run") else name
     target = tail(name)
     index = index_of(sources, target)
-    made = {
-        site.node: None for scope in index.scopes for site in scope.sites if _makes_thread(site.node, target, index)
-    }
-    threads = Things(points_to(index), [node for node in made if isinstance(node, ast.Call)])
+    made = {call: None for *_, call in index.calls() if _makes_thread(call, target, index)}
+    threads = Things(points_to(index), made)
 
     def events(scope: Scope, site: Site) -> Iterator[_Event]:
         node = site.node
@@ -452,10 +450,8 @@ def _is_empty(value: ast.expr | None) -> bool:
     return not (value.keys if isinstance(value, ast.Dict) else getattr(value, "elts", [value]))
 
 
-def _makes_thread(node: ast.AST, target: str, index: Index) -> bool:
+def _makes_thread(node: ast.Call, target: str, index: Index) -> bool:
     """A thread or process that runs ``target``, or that is of this class or one derived from it, is made here."""
-    if not isinstance(node, ast.Call):
-        return False
     made = last_name(node.func)
     if made == target or (made in index.classes and target in index.classes and index.related(made, target)):
         return target in index.classes
@@ -509,17 +505,14 @@ def _remembers(node: ast.expr) -> bool:
 def _ranked(index: Index, *kinds: Events) -> list[Line]:
     """One line a place, the likeliest first; equals in the order of the source."""
     best: dict[tuple[str, int], Line] = {}
-    for scope in index.scopes:
-        for site in scope.sites:
-            for event in (event for events in kinds for event in events(scope, site)):
-                if event.weight <= 0:
-                    continue
-                score = event.weight * _often(index, scope, site, event)
-                line = line_at(index, scope, event.node, event.kind, round(score, 4))
-                line = line._replace(is_once=scope.kind != "class" and not index.is_repeated(site, scope))
-                known = best.get((line.file, line.line))
-                if known is None or known.score < line.score:
-                    best[line.file, line.line] = line
+    for scope, site in index.sites():
+        for event in (event for events in kinds for event in events(scope, site) if event.weight > 0):
+            score = event.weight * _often(index, scope, site, event)
+            line = line_at(index, scope, event.node, event.kind, round(score, 4))
+            line = line._replace(is_once=scope.kind != "class" and not index.is_repeated(site, scope))
+            known = best.get((line.file, line.line))
+            if known is None or known.score < line.score:
+                best[line.file, line.line] = line
     # A line that makes it empty is the answer only where no line is seen to add.
     found = sorted(best.values(), key=lambda line: (line.kind == "creates", -line.score, line.file, line.line))
     return [line for line in found if line.score >= SOME]

@@ -168,6 +168,12 @@ class Index:
         answer: _T = self._made[made_of]
         return answer
 
+    def sites(self) -> Iterator[tuple[Scope, Site]]:
+        return ((scope, site) for scope in self.scopes for site in scope.sites)
+
+    def calls(self) -> Iterator[tuple[Scope, Site, ast.Call]]:
+        return ((scope, site, site.node) for scope, site in self.sites() if isinstance(site.node, ast.Call))
+
     def is_repeated(self, site: Site, scope: Scope) -> bool:
         """It runs again and again: in a loop, or in a function that does."""
         return bool(site.loops) or scope in self._repeated
@@ -347,13 +353,11 @@ class Index:
     def _find_repeated(self) -> set[Scope]:
         """Functions that run again and again: called in a loop, by such a function, or by nobody we see (callbacks)."""
         calls: dict[Scope, list[tuple[Scope, bool]]] = defaultdict(list)
-        for scope in self.scopes:
-            for site in scope.sites:
-                func = site.node.func if isinstance(site.node, ast.Call) else None
-                for callee in (self.callees(func, scope) or self.functions.get(last_name(func), [])) if func else ():
-                    if callee is not scope:  # itself, or what it overrides: super().step()
-                        calls[callee].append((scope, bool(site.loops)))
-                    self.callers[callee].append((scope, site))
+        for scope, site, call in self.calls():
+            for callee in self.callees(call.func, scope) or self.functions.get(last_name(call.func), []):
+                if callee is not scope:  # itself, or what it overrides: super().step()
+                    calls[callee].append((scope, bool(site.loops)))
+                self.callers[callee].append((scope, site))
         functions = [scope for scope in self.scopes if scope.kind == "function"]
         called_back = {scope for scope in functions if not calls[scope] and not scope.is_beginning}
         repeated = called_back | {scope for scope in functions if any(in_loop for _, in_loop in calls[scope])}

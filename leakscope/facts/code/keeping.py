@@ -34,15 +34,10 @@ def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
     What its own function does with it counts first; what others do that it is given to, where only one keeps it.
     """
     index = index_of(sources, "", made.file)
-    for scope in index.scopes:
-        if scope.source.file != made.file:
-            continue
-        calls = [s.node for s in scope.sites if isinstance(s.node, ast.Call) and s.node.lineno == made.line]
-        if calls:
-            flows = Things(points_to(index), _made(index, scope, calls)).flows
-            here = [_kept(index, flow) for flow in flows if flow.scope is scope]
-            elsewhere = [_kept(index, flow) for flow in flows if flow.scope is not scope]
-            return _best(here) or (_best(elsewhere) if len({k.variable for k in elsewhere if k}) == 1 else None)
+    for scope, things in _made(index, made.file, made.line):
+        here = [_kept(index, flow) for flow in things.flows if flow.scope is scope]
+        elsewhere = [_kept(index, flow) for flow in things.flows if flow.scope is not scope]
+        return _best(here) or (_best(elsewhere) if len({k.variable for k in elsewhere if k}) == 1 else None)
     return None
 
 
@@ -57,21 +52,24 @@ def given_to(sources: Sequence[Source], file: str, number: int, maker: str) -> T
     """The one library beside ``maker``, no part of Python, to which the program hands what is made on a line."""
     index, own = index_of(sources, "", file), {package_of(source.module) for source in sources}
     not_takers = {*STANDARD_LIBRARY, *own, maker}
-    for scope in index.scopes:
-        calls = [s.node for s in scope.sites if isinstance(s.node, ast.Call) and s.node.lineno == number]
-        if calls and scope.source.file == file:
-            things = Things(points_to(index), _made(index, scope, calls))
-            takers = [
-                Taker(library, line_at(index, other, site.node, CALLS, 1.0))
-                for other in index.scopes for site in other.sites if isinstance(site.node, ast.Call)
-                for library in map(package_of, imported(site.node.func, other)[:1])
-                if library not in not_takers and any(things.kind(one, other) == THING for one in site.node.args)
-            ]  # fmt: skip
-            return takers[0] if len({one.library for one in takers}) == 1 else None
+    for _, things in _made(index, file, number):
+        takers = [
+            Taker(library, line_at(index, other, call, CALLS, 1.0))
+            for other, _, call in index.calls() for library in map(package_of, imported(call.func, other)[:1])
+            if library not in not_takers and any(things.kind(one, other) == THING for one in call.args)
+        ]  # fmt: skip
+        return takers[0] if len({one.library for one in takers}) == 1 else None
     return None
 
 
-def _made(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Iterator[Node]:
+def _made(index: Index, file: str, line: int) -> Iterator[tuple[Scope, Things]]:
+    """What calls on a line make, by scope."""
+    there = [(scope, call) for scope, _, call in index.calls() if call.lineno == line and scope.source.file == file]
+    for scope in dict.fromkeys(scope for scope, _ in there):
+        yield scope, Things(points_to(index), _nodes(index, scope, [call for of, call in there if of is scope]))
+
+
+def _nodes(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Iterator[Node]:
     for call in calls:
         yield call
         if isinstance(call.func, ast.Attribute) and call.func.attr == "start":

@@ -11,7 +11,7 @@ from .adding import Line, line_at
 from .index import Index, Scope, Site, Source, index_of, tail
 from .names import Holder, Names
 from .points_to import THING, Field, Node, Things, Variable, added_to, points_to
-from .syntax import FUNCTIONS, LOOPS, arguments_of, is_load, last_name, pairs, root_of
+from .syntax import FUNCTIONS, LOOPS, arguments_of, called, is_load, last_name, pairs, root_of
 
 _READS = "reads"
 _OF_NUMBERS = (
@@ -57,23 +57,21 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
     """
     index = index_of(sources, holder.variable, holder.owner_file)
     names, progress = Names(index, holder._replace(key=key)), _Progress(index, reached)
-    sites = (site.node for scope in index.scopes for site in scope.sites)
-    others = {one for node in sites for one in _asked_for_members(node)} if key is not None else set()
-    counted = {one for scope in index.scopes for site in scope.sites for one in _counted(site.node)}
+    others = {one for _, site in index.sites() for one in _asked_for_members(site.node)} if key is not None else set()
+    counted = {one for _, site in index.sites() for one in _counted(site.node)}
     found: dict[tuple[str, int, bool], tuple[Line, int, bool, int]] = {}
-    for scope in index.scopes:
-        for site in scope.sites:
-            for node, is_given in _used(site, index, scope):
-                is_it = id(node) not in others and names.strength(node, scope, inside=key is not None) >= _SURELY
-                if not is_it and not _may_be_any(node, site, index, scope, holder):
-                    continue
-                for one in _read_by(_At(scope, site, node), names, progress, index):
-                    line = line_at(index, one.scope, one.node, _READS, 1.0)
-                    key_of = line.file, line.line, id(node) in counted
-                    _, state, was_given, ends = found.get(key_of, (line, _OVER, False, line.line))
-                    state, was_given = max(state, progress.state(one.site, one.scope, one.node)), was_given or is_given
-                    ends = max(ends, *(loop.last for loop in one.site.loops), 0)
-                    found[key_of] = line, state, was_given, ends
+    for scope, site in index.sites():
+        for node, is_given in _used(site, index, scope):
+            is_it = id(node) not in others and names.strength(node, scope, inside=key is not None) >= _SURELY
+            if not is_it and not _may_be_any(node, site, index, scope, holder):
+                continue
+            for one in _read_by(_At(scope, site, node), names, progress, index):
+                line = line_at(index, one.scope, one.node, _READS, 1.0)
+                key_of = line.file, line.line, id(node) in counted
+                _, state, was_given, ends = found.get(key_of, (line, _OVER, False, line.line))
+                state, was_given = max(state, progress.state(one.site, one.scope, one.node)), was_given or is_given
+                ends = max(ends, *(loop.last for loop in one.site.loops), 0)
+                found[key_of] = line, state, was_given, ends
     told = {_OVER: True, _UNKNOWN: None, _ON: False}
     return [
         Read(line, told[state], given, ends, is_count)
@@ -84,12 +82,12 @@ def reads_of(sources: Sequence[Source], holder: Holder, reached: Reached, key: s
 def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> bool:
     """Whether a line that runs on, or is sure to come, works with what is made on a line, by whatever name."""
     index = index_of(sources, "", made.file)
-    progress, sites = _Progress(index, reached), [(scope, site) for scope in index.scopes for site in scope.sites]
-    calls = [site.node for scope, site in sites if isinstance(site.node, ast.Call) and scope.source.file == made.file]
-    things = Things(points_to(index), [call for call in calls if call.lineno == made.line])
+    progress, (file, number, *_) = _Progress(index, reached), made
+    calls = [call for scope, _, call in index.calls() if (scope.source.file, call.lineno) == (file, number)]
+    things = Things(points_to(index), calls)
     return any(
         things.kind(node, scope) is not None and progress.state(site, scope, node) == _ON
-        for scope, site in sites
+        for scope, site in index.sites()
         for node, is_given in _used(site, index, scope)
         if is_given or _is_asked(node, site.node)
     )
@@ -101,9 +99,8 @@ def goes_on_setting(sources: Sequence[Source], attribute: str, reached: Reached)
     progress = _Progress(index, reached)
     return any(
         progress.state(site, scope, site.node) == _ON
-        for scope in index.scopes
-        for site in scope.sites
-        if (isinstance(site.node, ast.Call) and last_name(site.node.func) == f"{attribute}_")
+        for scope, site in index.sites()
+        if called(site.node) == f"{attribute}_"
         or any(isinstance(target, ast.Attribute) and target.attr == attribute for target, _ in pairs(site.node))
     )
 
@@ -225,20 +222,13 @@ class _Progress:
             own = Field(function.within.name, function.name)
         named = Things(points_to(self._index), [own])
         found = []
-        for scope in self._index.scopes if named.flows and not function.decorators else ():
-            for site in scope.sites:
-                call = site.node
-                if not isinstance(call, ast.Call):
-                    continue
-                followed = {
-                    id(given)
-                    for callee in self._index.callees(call.func, scope)
-                    for _, given in self._index.arguments(call, callee)
-                }
-                if any(id(given) not in followed and named.kind(given, scope) for given in arguments_of(call)):
-                    return []
-                if named.kind(call.func, scope) == THING:
-                    found.append((scope, site))
+        for scope, site, call in self._index.calls() if named.flows and not function.decorators else ():
+            callees = self._index.callees(call.func, scope)
+            followed = {id(given) for callee in callees for _, given in self._index.arguments(call, callee)}
+            if any(id(given) not in followed and named.kind(given, scope) for given in arguments_of(call)):
+                return []
+            if named.kind(call.func, scope) == THING:
+                found.append((scope, site))
         return found
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .adding import Line, line_at, thread_start_line
 from .index import Index, Scope, Source, index_of, lines_of
-from .syntax import last_name, root_of
+from .syntax import called, last_name, root_of
 
 _PROCESSES = ("Process", "Pool", "ProcessPoolExecutor", "fork", "DataLoader")
 _COMMANDS = (
@@ -34,11 +34,8 @@ def calls(sources: Sequence[Source], *names: str) -> list[Call]:
     """Calls of functions with these last names; those that may run often first, then in the order of the sources."""
     found = []
     index = index_of(sources, names[0])
-    for scope in index.scopes:
-        for site in scope.sites:
-            node = site.node
-            if not isinstance(node, ast.Call) or last_name(node.func) not in names or _is_own(node.func, scope, index):
-                continue
+    for scope, site, node in index.calls():
+        if called(node) in names and not _is_own(node.func, scope, index):
             line = line_at(index, scope, node, "calls", index.often(site, scope))
             found.append(Call(line, node, tuple(_words(node)), _module(node.func)))
     return sorted(found, key=lambda call: -call.line.score)

@@ -21,7 +21,7 @@ from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
 from ..tables import Row, by_process, cells, narrow, only, process_names, records, text_of
 from .arenas import with_snapshots
-from .sharing import Copied, Family, Ours, copied_by_takes, families, own_bytes, read_by_forks, shares
+from .sharing import Family, Ours, copied_by_takes, families, own_bytes, read_by_forks, shares
 
 _GAPS_LOOKED_AT = 512
 _LATER_S = 60.0  # a fork may be seen first when its parent was seen last: no pid is given twice so soon
@@ -117,30 +117,34 @@ class ProcessGrowth:
 
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
     """Every process that was ever seen to hold memory."""
-    steps = _first_steps_s(recording.tables["sentinels"], recording.tables["agent_notes"])
-    known = records(recording.tables["processes"], *_TOLD)
-    copied = copied_by_takes(recording.tables["takes"], recording.tables["processes"])
-    samples = dict(by_process(recording.tables["process_samples"]))
+    tables = recording.tables
+    steps = _first_steps_s(tables["sentinels"], tables["agent_notes"])
+    known = records(tables["processes"], *_TOLD)
+    copied = copied_by_takes(tables["takes"], tables["processes"])
+    samples = dict(by_process(tables["process_samples"]))
     of_command = families(known, samples)
     row_of = {(row["pid"], row["start_ticks"]): row for row in known}
     names = process_names(known)
     parents = _parents(samples, row_of)
-    parted = {"process_samples": samples, "agent_notes": dict(by_process(recording.tables["agent_notes"]))}
-    processes = (
-        _process(
-            recording,
-            key,
-            names.get(key, "process"),
-            row_of.get(key),
-            rows,
-            steps.get(key),
-            of_command,
-            copied.get(key[0], ()),
-            parted,
-        )
-        for key, rows in read_by_forks(samples, parents).items()
-    )
-    by_key = {process.key: process for process in processes if process.time_s.size}
+    parted = {"process_samples": samples, "agent_notes": dict(by_process(tables["agent_notes"]))}
+
+    def process(key: _Key, rows: pd.DataFrame) -> ProcessGrowth:
+        row, notes = row_of.get(key), parted["agent_notes"].get(key)
+        loaded, exits = (_noted_s(notes, note) for note in ("loaded", EXIT_NOTE))
+        exit_s = float(exits[-1]) if exits.size else float("inf")
+        at_work = only(rows, rows["time_s"] <= exit_s)
+        # What a program gives back while it shuts down says nothing about its life; nor does what it shares by then,
+        # which would be drawn on a line from the reading before it.
+        rows = at_work if at_work["rss_bytes"].count() >= 2 else rows
+        family, ours = of_command.get(text_of(row, "cmdline") or "", Family()), _graphs_of(tables["heap_graphs"], key)
+        return ProcessGrowth(
+            *key, names.get(key, "process"), text_of(row, "role"), *shares(rows, family, copied.get(key[0], ()), ours),
+            Trend(CANNOT_TELL, "not judged yet"), exit_s=exit_s, first_step_s=steps.get(key),
+            begun_s=float(loaded[0]) if loaded.size else None, tables=tables, _parted=parted,
+        )  # fmt: skip
+
+    processes = (process(key, rows) for key, rows in read_by_forks(samples, parents).items())
+    by_key = {one.key: one for one in processes if one.time_s.size}
     seen = _with_what_forks_share(by_key, parents, row_of, samples)
     most, text = recorded_peak(recording)
     if most and BETWEEN not in text:
@@ -283,43 +287,6 @@ def _first_steps_s(sentinels: pd.DataFrame, notes: pd.DataFrame) -> dict[_Key, f
         for pid, ticks, time_s in zip(first["pid"], first["start_ticks"], first["time_s"])
         if time_s <= watched_s.get((pid, ticks), time_s)
     }
-
-
-def _process(
-    recording: Recording,
-    key: _Key,
-    name: str,
-    row: Row | None,
-    rows: pd.DataFrame,
-    first_step_s: float | None,
-    of_command: Mapping[str, Family],
-    copied: Sequence[Copied],
-    parted: dict[str, dict[_Key, pd.DataFrame]],
-) -> ProcessGrowth:
-    family = of_command.get(text_of(row, "cmdline") or "", Family())
-    loaded, exits = (_noted_s(parted["agent_notes"].get(key), note) for note in ("loaded", EXIT_NOTE))
-    begun_s = float(loaded[0]) if loaded.size else None
-    exit_s = float(exits[-1]) if exits.size else float("inf")
-    at_work = only(rows, rows["time_s"] <= exit_s)
-    # What a program gives back while it shuts down says nothing about its life; nor does what it shares by then, which
-    # would be drawn on a line from the reading before it.
-    rows = at_work if at_work["rss_bytes"].count() >= 2 else rows
-    time_s, private, shared, file = shares(rows, family, copied, _graphs_of(recording.tables["heap_graphs"], key))
-    return ProcessGrowth(
-        *key,
-        name,
-        text_of(row, "role"),
-        time_s,
-        private,
-        shared,
-        file,
-        Trend(CANNOT_TELL, "not judged yet"),
-        exit_s=exit_s,
-        first_step_s=first_step_s,
-        begun_s=begun_s,
-        tables=recording.tables,
-        _parted=parted,
-    )
 
 
 def _graphs_of(graphs: pd.DataFrame, key: _Key) -> list[Ours]:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ...agent.libraries import is_harmless
 from ...storage import Recording
 from ...units import ENDS_S, FEWEST, LITTLE
 from ..code.index import tail
@@ -57,6 +58,14 @@ class Heap:
         """(function, class or module, name) of arrays that have memory: who shows another's has next to none."""
         arrays = (one for one in self.places if one.type_name in _ARRAYS and one.deep_bytes.max() >= LITTLE)
         return frozenset((tail(one.reference.owner), one.reference.variable or "") for one in arrays)
+
+    def opaque(self, most: int = 3) -> list[Place]:
+        """Objects of the user's whose inside Python cannot see, the shortest way first: databases, picklers, parsers,
+        caches of C extensions.
+        """
+        found = {place.path: place for place in self.places if place.opaque and place.is_user}
+        told = [place for place in found.values() if not is_harmless(place.type_name)]
+        return sorted(told, key=lambda place: (len(place.path), place.path))[:most]
 
     def position(self, take: int) -> int | None:
         """Of a snapshot; None: it has no graph."""

@@ -119,14 +119,8 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers) -> Iterat
 
 def _dissolved(results: Place) -> Place | None:
     """The dict in which an lru_cache finds what it has; the cache refers to that itself, and is as long."""
-    found = next(
-        (
-            one
-            for one in results.children
-            if one.type_name == "dict" and one.node is not None and one.reference.edge_kind != "namespace"
-        ),
-        None,
-    )
+    dicts = (one for one in results.children if one.type_name == "dict" and one.node is not None)
+    found = next((one for one in dicts if one.reference.edge_kind != "namespace"), None)
     if found is not None:
         if not results.has_length:  # nobody read how many they are
             results.length, results.has_length = found.length, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +62,12 @@ def other_mallocs(recording: Recording) -> dict[str, bool]:
     return {str(library): bool(count) for library, count in known.items()}
 
 
+def _labels(recording: Recording) -> Callable[[int, int], str]:
+    """``train.py[4711]``, of pid and start ticks."""
+    known = process_names(records(recording.tables["processes"]))
+    return lambda pid, ticks: f"{known.get((pid, ticks), 'process')}[{int(pid)}]"
+
+
 def _of_other_mallocs(recording: Recording) -> list[str]:
     """First of all: growth that such an allocator keeps looks like growth that nobody can explain."""
     return [
@@ -87,7 +93,7 @@ def _left_undone(recording: Recording, window_s: tuple[float, float] | None) -> 
 
 def _without_snapshots(recording: Recording, window_s: tuple[float, float] | None) -> list[str]:
     """Since when and until when no snapshot saw a process, and why its agent made none: of each reason the first."""
-    notes, known = recording.tables["agent_notes"], process_names(records(recording.tables["processes"]))
+    notes, label = recording.tables["agent_notes"], _labels(recording)
     taken = {key: figures(rows, "time_s") for key, rows in by_process(recording.tables["takes"])}
     told: dict[str, tuple[str, str]] = {}
     whose: dict[str, dict[str, None]] = {}
@@ -105,7 +111,7 @@ def _without_snapshots(recording: Recording, window_s: tuple[float, float] | Non
         when = " and ".join(f"{word} {format_duration(at_s)}" for word, at_s in ends)
         reason = "".join(letter for letter in text if not letter.isdigit())
         told.setdefault(reason, (f" {when}, so what it held then has no names" if when else "", text))
-        whose.setdefault(reason, {})[f"{known.get((pid, ticks), 'process')}[{int(pid)}]"] = None
+        whose.setdefault(reason, {})[label(pid, ticks)] = None
     return [
         f"no snapshot of {next(iter(some))}{f' and {len(some) - 1} more' if len(some) > 1 else ''}{when}: {text}"
         for (when, text), some in zip(told.values(), whose.values())
@@ -129,13 +135,12 @@ def _reduced(recording: Recording) -> list[str]:
     notes = only(notes, notes["note"] == "reduced-take").drop_duplicates(["pid", "start_ticks"])
     if not len(notes):
         return []
-    known = process_names(records(recording.tables["processes"]))
-    graphs = recording.tables["heap_graphs"]
+    label, graphs = _labels(recording), recording.tables["heap_graphs"]
     whole = graphs[~graphs["is_sampled"].fillna(False).astype(bool)].groupby("pid")["time_s"].min()
 
     def who(pid: Any, ticks: Any, time_s: float) -> str:
         since = f", from {format_duration(time_s)} on" if whole.get(pid, time_s) < time_s else ""  # not all along
-        return f"{known.get((pid, ticks), '')}[{int(pid)}]{since}"
+        return f"{label(pid, ticks)}{since}"
 
     return _of_each_reason(
         (text, who(*process)) for *process, text in cells(notes, "pid", "start_ticks", "time_s", "text")
@@ -165,12 +170,9 @@ def _without_inside_view(recording: Recording) -> list[str]:
         return ["no inside view: recorded with --agent off"]
     if imported.files(recording):
         return []  # there was no agent anywhere, and each format says what it lacks
-    known = process_names(records(recording.tables["processes"]))
+    label = _labels(recording)
     blind = (
-        (
-            _refused(recording, row) or _reason(recording, row),
-            f"{known[row['pid'], row['start_ticks']]}[{int(row['pid'])}]",
-        )
+        (_refused(recording, row) or _reason(recording, row), label(row["pid"], row["start_ticks"]))
         for row in _blind(recording)
     )
     return [f"no inside view of {said}" for said in _of_each_reason(blind)]
@@ -182,13 +184,13 @@ def _fallen_silent(recording: Recording) -> Iterator[tuple[str, str]]:
     exits = only(tables["agent_notes"], tables["agent_notes"]["note"] == EXIT_NOTE)
     ended = {(pid, ticks): at_s for pid, ticks, at_s in cells(exits, "pid", "start_ticks", "time_s")}
     lived = {key: figures(rows, "time_s")[[0, -1]] for key, rows in by_process(tables["process_samples"])}
-    known = process_names(records(tables["processes"]))
+    label = _labels(recording)
     for key, rows in by_process(tables["sentinels"]):
         told_s, (began_s, last_s) = float(figures(rows, "time_s")[-1]), lived.get(key, (0.0, 0.0))
         ended_s = min(last_s, ended.get(key, last_s))
         if fell_silent(told_s, began_s, ended_s):
             text = f"seen from inside until {format_duration(told_s)} only; it went on to {format_duration(ended_s)}"
-            yield text, f"{known.get(key, '')}[{key[0]}]"
+            yield text, label(*key)
 
 
 def _blind(recording: Recording) -> list[dict[str, Any]]:
@@ -223,12 +225,8 @@ def blind_spot(recording: Recording, pid: int | None) -> str | None:
     if recording.meta.get("attached"):
         return f"{outside.ATTACHED}: {outside.ENTER_ATTACHED}"
     flag = outside.flag_of(_words(blind[0]))
-    reason = (
-        f"{process_name(blind[0])} was {_reason(recording, blind[0])}"
-        if flag is not None
-        else _reason(recording, blind[0])
-    )
-    return f"{reason}: {outside.remedy(flag)}"
+    who = f"{process_name(blind[0])} was " if flag is not None else ""
+    return f"{who}{_reason(recording, blind[0])}: {outside.remedy(flag)}"
 
 
 class Foreign(NamedTuple):

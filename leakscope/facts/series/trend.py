@@ -52,6 +52,9 @@ _HALVINGS = FEWEST  # of the run: its last half, quarter and eighth
 _LITTLE = HARDLY  # of the time: peaks of a moment, as of a copy that is saved; of what was gained: it began
 
 
+_Needs = tuple[int, int, float]  # as ``judge`` has them: samples, and growth in bytes and of the level
+
+
 @dataclass(frozen=True)
 class Trend:
     """What a series did between ``start_s`` and ``end_s``, the judged window.
@@ -85,16 +88,16 @@ def judge(
     min_growth_fraction: float = 0.0,  # of the level
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
-    more = min_samples, min_growth_bytes, min_growth_fraction
+    needs = min_samples, min_growth_bytes, min_growth_fraction
     t, y = _tidy(time_s, value_bytes)
-    trend = _judge(t, y, begun_s, started_s, *more)
+    trend = _judge(t, y, begun_s, started_s, needs)
     if trend.verdict == GROWING:
         return trend
     if begun_s is not None:  # an interpreter takes little: its start hides growth, makes none
-        whole = _judge(t, y, None, started_s, *more)
+        whole = _judge(t, y, None, started_s, needs)
         if whole.verdict == GROWING:
             return whole
-    return _since(t, y, *more) or trend
+    return _since(t, y, needs) or trend
 
 
 def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats) -> float:
@@ -146,21 +149,21 @@ def _floors_in(trend: Trend, time_s: Floats, value_bytes: Floats) -> tuple[Float
     return t[at], y[at]
 
 
-def _since(t: Floats, y: Floats, min_samples: int, min_growth_bytes: int, min_growth_fraction: float) -> Trend | None:
+def _since(t: Floats, y: Floats, needs: _Needs) -> Trend | None:
     """Growth that goes on since some moment: the last half of the run, quarter or eighth as a run of its own.
 
     What came before hides it, a load or a long time without growth. As long a stretch of a saw-tooth rises too: only a
     rise that is more than what was ever given back before is one.
     """
-    if t.size < 2 * min_samples:
+    if t.size < 2 * needs[0]:
         return None
     lasted_s = float(t[-1] - t[0])
     for share in (MOST ** (halving + 1) for halving in range(_HALVINGS)):
         from_s = float(t[-1]) - share * lasted_s
         late = t >= from_s
-        if share * lasted_s < _STRAIGHT_S or late.sum() < 2 * min_samples:
+        if share * lasted_s < _STRAIGHT_S or late.sum() < 2 * needs[0]:
             return None
-        trend = _judge(t[late], y[late], None, None, min_samples, min_growth_bytes, min_growth_fraction)
+        trend = _judge(t[late], y[late], None, None, needs)
         if trend.verdict != GROWING:
             continue
         if not _was_there_before(t, y, from_s, trend) and not _fades_since_before(t, y, trend):
@@ -201,16 +204,9 @@ def _fades_since_before(t: Floats, y: Floats, trend: Trend) -> bool:
     return bool(fading < 1.0 and second - breathes < (3 + fading) / 4 * first)
 
 
-def _judge(
-    t: Floats,
-    y: Floats,
-    begun_s: float | None,
-    started_s: float | None,
-    min_samples: int,
-    min_growth_bytes: int,
-    min_growth_fraction: float,
-) -> Trend:
+def _judge(t: Floats, y: Floats, begun_s: float | None, started_s: float | None, needs: _Needs) -> Trend:
     """Question 1 of the module's list, and the others."""
+    min_samples, min_growth_bytes, min_growth_fraction = needs
     if not t.size:
         return Trend(CANNOT_TELL, "no memory samples")
     duration_s = float(t[-1] - t[0])

@@ -71,7 +71,7 @@ def _putting_proxies(sources: Sequence[Source]) -> list[Line]:
     index, found = index_of(sources, "Manager"), []
     made = [node for node, _ in _made(index, _MADE_BY)]
     proxies = Things(points_to(index), made)
-    for scope, node in ((one, site.node) for one in index.scopes for site in one.sites):
+    for scope, node in ((one, site.node) for one, site in index.sites()):
         puts = [(t.value, v) for t, v in pairs(node) if isinstance(t, ast.Subscript) and v is not None]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
             puts += [(node.func.value, node.args[0])] if node.func.attr in ADDERS else []
@@ -102,7 +102,7 @@ def _proxies(sources: Sequence[Source], place: Place) -> Iterator[Holder]:
 
 def _made(index: Index, methods: Collection[str]) -> list[tuple[ast.Call, Scope]]:
     """Calls of these methods of managers."""
-    calls = [(s.node, scope) for scope in index.scopes for s in scope.sites if isinstance(s.node, ast.Call)]
+    calls = [(call, scope) for scope, _, call in index.calls()]
     managers = Things(points_to(index), [call for call, _ in calls if last_name(call.func) in _MAKES_MANAGER])
     return [
         (call, scope) for call, scope in calls

@@ -150,16 +150,15 @@ def by_creation(lines: Sequence[GrowthLine], sources: Sequence[Source]) -> list[
     by_place = {(line.file, line.line): line for line in lines}
     made: set[tuple[str, int]] = set()
     called: dict[tuple[str, int], tuple[str, int]] = {}  # and the line that makes what is called
-    for scope in (one for one in index.scopes if one.kind == "function"):
-        for node in (site.node for site in scope.sites if isinstance(site.node, ast.Call)):
-            at, root = (scope.source.file, node.lineno), root_of(node.func)
-            if at not in by_place or not isinstance(root, ast.Name):
-                continue
-            for flow in given.get(Variable(scope, root.id), ()):
-                maker = (at[0], getattr(flow.site, "lineno", 0))
-                if isinstance(flow.term.node, ast.Call) and not flow.term.path and maker in by_place and maker != at:
-                    made.add(maker)
-                    called.setdefault(at, maker)
+    for scope, _, call in index.calls():
+        at, root = (scope.source.file, call.lineno), root_of(call.func)
+        if at not in by_place or scope.kind != "function" or not isinstance(root, ast.Name):
+            continue
+        for flow in given.get(Variable(scope, root.id), ()):
+            maker = (at[0], getattr(flow.site, "lineno", 0))
+            if isinstance(flow.term.node, ast.Call) and not flow.term.path and maker in by_place and maker != at:
+                made.add(maker)
+                called.setdefault(at, maker)
     calls: dict[tuple[str, int], list[GrowthLine]] = {}
     for at, maker in called.items():
         is_one = by_place[at].library is not None and by_place[at].library == by_place[maker].library
