@@ -34,7 +34,7 @@ from ..facts.code.statements import (
     stores_part,
 )
 from ..facts.code.syntax import DEFINED, last_name
-from ..facts.code.ways_out import Library
+from ..facts.code.ways_out import Library, emptied_by
 from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
 from ..facts.heap.waiting import waits_in
@@ -613,6 +613,10 @@ def _how_to_bound(one: Held, kind: str) -> str:
     if kind in ("list", "bytearray"):
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= SHORT else ""
         return f"empty {variable}{filled} once it has been used{keep}"
+    if emptied := emptied_by(one.named.type_name):
+        return (
+            f"call {emptied[0]}() of {variable}{filled} now and then, or make a new {kind}: it keeps what it was given"
+        )
     return f"remove what is no longer needed from {variable}{filled}, or bound it"
 
 

@@ -18,7 +18,8 @@ def rows(own: np.ndarray, shared_bytes: float) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "time_s": SECONDS, "rss_bytes": anon, "anon_bytes": anon, "shmem_bytes": zeros, "file_bytes": zeros,
-            "swap_bytes": zeros, "pss_shmem_bytes": zeros, "pss_bytes": own + shared_bytes / 2, "pss_anon_bytes": own + shared_bytes / 2,
+            "swap_bytes": zeros, "pss_shmem_bytes": zeros,
+            "pss_bytes": own + shared_bytes / 2, "pss_anon_bytes": own + shared_bytes / 2,
         }
     )  # fmt: skip
 

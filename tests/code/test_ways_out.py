@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope.facts.code.index import Source
-from leakscope.facts.code.ways_out import Library
+from leakscope.facts.code.ways_out import Library, emptied_by
 
 REGISTRY = """
 class Registry:
@@ -127,3 +127,32 @@ class Recall(Metric):
 
 def test_what_resets_all_that_an_object_has_lets_go_of_each() -> None:
     assert Library([Source("metrics", "/lib/metrics.py", METRIC)]).methods("metrics.Recall", "preds") == ["reset"]
+
+
+EVENT = """
+class Event:
+    def __init__(self):
+        self._waiters = []
+
+    async def wait(self):
+        waiter = make()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+    def drop(self, waiter):
+        self._waiters.remove(waiter)
+"""
+
+
+def test_who_waits_in_what_it_fills_itself_lets_go_of_nothing() -> None:
+    library = Library([Source("locks", "/lib/locks.py", EVENT)])
+    assert library.methods("locks.Event", "_waiters") == ["drop"]
+
+
+def test_of_c_code_of_the_standard_library_its_class_is_asked() -> None:
+    assert emptied_by("_pickle.Pickler") == ["clear_memo"]
+    assert not emptied_by("_pickle.NoSuchClass") and not emptied_by("_nothing.Pickler")
+    assert not emptied_by("threading.Event"), "it has a source to read, and is not imported"

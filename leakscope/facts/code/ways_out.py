@@ -9,9 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 
 from .adding import removed_from
+from .imports import STANDARD_LIBRARY
 from .index import Source, parse, tail
+from .points_to import added_to
 from .syntax import DEFINED, Defined, last_name, pairs
 
 _FIRST = (
@@ -46,7 +49,10 @@ class Library:
         found = {one.name: None for name in (attribute, *aliases) for one in methods if _lets_go(one, name, inner)}
         private = [name for name in found if name.startswith("_")]  # by which others do so
         found |= {one.name: None for one in methods if private and _calls_own(one, private)}
-        offered = (name for name in found if not name.startswith(("_", *_NOT_OFFERED)))
+        # Who waits in what it fills itself until somebody else is done, as Event.wait() does, lets go of nothing.
+        filling = {one.name for one in methods for node in ast.walk(one) for to in added_to(node) if not inner
+                   if isinstance(to, ast.Attribute) and to.attr == attribute}  # fmt: skip
+        offered = (name for name in found if not name.startswith(("_", *_NOT_OFFERED)) and name not in filling)
         return sorted(offered, key=_rank)
 
     def functions(self, module: str, variable: str) -> list[str]:
@@ -64,6 +70,20 @@ class Library:
                 yield cls
                 waiting += [last_name(base) for base in cls.bases]
             seen.add(one)
+
+
+def emptied_by(type_name: str) -> list[str]:
+    """Methods by which an object that C code of the standard library made lets go of what it has: of a pickler
+    ``clear_memo``. This Python is asked, since there is no source to read; empty where it does not know the class.
+    """
+    module, _, name = type_name.rpartition(".")
+    if not module.startswith("_") or module.lstrip("_") not in STANDARD_LIBRARY:
+        return []
+    try:
+        found = dir(getattr(import_module(module), name))
+    except (ImportError, AttributeError):
+        return []
+    return [method for method in found if method.startswith(("clear", "reset"))]
 
 
 def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:

@@ -13,9 +13,9 @@ static uint32_t row_at(const struct graph *g, uintptr_t address)
 struct search { /* among what an object refers to, for rows whose way leads through it */
     struct graph *g;
     uint32_t row;
-    /* Or for an attribute that has an object of this type now, where there was another: how many, and the first. */
+    /* Or for attributes that have an object of this type now, where there was another: how many, and one of them. */
     const type *successor;
-    uint32_t found, label, label_kind;
+    uint32_t turn, found, label, label_kind;
     char *numbers; /* its attributes that are numbers; NULL where nobody asks */
     size_t used;
 };
@@ -57,7 +57,7 @@ static void label(struct search *search, uintptr_t child, int kind, const char *
 {
     if (search->successor) {
         if (child && ((object *)child)->type == search->successor && !was_below(search->g, search->row, child) &&
-            search->found++ == 0) {
+            search->found++ == search->turn) {
             search->label = put_text(search->g, text, length);
             search->label_kind = (uint32_t)kind;
         }
@@ -261,7 +261,27 @@ static int label_of_function(struct search *search, const object *tuple)
     return 1;
 }
 
-/* An attribute may have got a new value since. What it had has its name, if no other got one of that type. */
+/* Which of the rows below of its type that are seen no more it is, in the order in which the object referred to them.
+ * ``of``: how many there are. */
+static uint32_t turn_of(const struct graph *g, uint32_t number, const struct row *row, uint32_t *of)
+{
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *below = g->below.at, node = g->rows[number].node;
+    const uintptr_t *address = g->address.at;
+    uint32_t turn = 0;
+    *of = 0;
+    for (uint32_t k = begin[node]; k < begin[node + 1]; k++) {
+        uintptr_t to = address[edge[k]];
+        turn = to == row->address ? *of : turn;
+        for (uint32_t i = below[number]; i != NONE; i = below[g->row_count + i]) {
+            const struct row *one = &g->rows[i];
+            *of += one->address == to && one->type == row->type && !one->is_seen;
+        }
+    }
+    return turn;
+}
+
+/* Attributes may have got new values since. What they had has their names, in their order, if as many got one of that
+ * type. */
 static void label_replaced(struct graph *g, uint32_t number)
 {
     const struct row *above = &g->rows[number];
@@ -275,14 +295,15 @@ static void label_replaced(struct graph *g, uint32_t number)
         struct row *row = &g->rows[i];
         if (row->is_seen || row->label_kind || row->type < FIRST_TYPE)
             continue;
-        struct search search = {.g = g, .row = number, .successor = ((struct kind *)g->kind.at + row->type)->type};
+        uint32_t of, turn = turn_of(g, number, row, &of);
+        struct search search = {.g = g, .row = number, .successor = ((struct kind *)g->kind.at + row->type)->type, .turn = turn};
         if (is_namespace)
             label_items(&search, (object *)above->address);
         else {
             label_values(&search, one, cls);
             label_slots(&search, one, cls);
         }
-        if (search.found == 1) {
+        if (search.found && search.found == of) {
             row->label = search.label;
             row->label_kind = search.label_kind;
         }
