@@ -128,7 +128,7 @@ def findings(
         by_size = sorted((pair for pair in alike if pair.case in ACCUSED), key=lambda pair: -pair.bytes)
         accused = {pair.copy.path: pair for pair in reversed(by_size)}  # the largest of each, of equals the first
         for group in _groups(accused.values()):
-            memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
+            memory_bytes = _memory_bytes(process, rounds, group[0].copy.device)
             spare = _spare(case, process, group, places)
             if spare is None:
                 yield _not_accused(process, replace(group[0], case="in-use"))
@@ -369,7 +369,7 @@ def _last_identifier(path: str) -> str | None:
     return name or None
 
 
-def _memory_bytes(case: Case, process: ProcessGrowth, rounds: list[Round], device: str) -> int:
+def _memory_bytes(process: ProcessGrowth, rounds: list[Round], device: str) -> int:
     """What the copy is a share of: the process's most memory, or on a device what torch had reserved there."""
     if device == "cpu":
         return int(process.held_bytes.max()) if process.held_bytes.size else 0

@@ -347,7 +347,7 @@ def known_cache(case: Case, process: ProcessGrowth, native_bytes: int, line: Gro
     named = _interned(case, process, line) or _arrow(case, process, native_bytes)
     if named is not None or (line is not None and line.library not in (None, "torch")):
         return named
-    return kernel_cache(case, process)
+    return _kernel_cache(process)
 
 
 def arrow_pool_bytes(case: Case, process: ProcessGrowth) -> float:
@@ -382,7 +382,7 @@ def _arrow(case: Case, process: ProcessGrowth, native_bytes: int) -> Cache | Non
     return Cache("Arrow's memory pool", "pyarrow", Evidence(text, {"pool_bytes": round(gained)}), remedy, False)
 
 
-def kernel_cache(case: Case, process: ProcessGrowth) -> Cache | None:
+def _kernel_cache(process: ProcessGrowth) -> Cache | None:
     """oneDNN's, where inputs of ever new shapes meet a model that it computes: it builds kernels for each shape."""
     takes = process.rows("takes")
     tensors = without_last(process.rows("tensors"), takes)

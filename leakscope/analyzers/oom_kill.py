@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
@@ -26,7 +25,6 @@ from ..facts.endings.counters import Counter, above, nearest, of_cgroup
 from ..facts.endings.kills import Kill, Kills
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.table import Process
-from ..facts.series.arithmetic import Floats
 from ..facts.subject import subject_of
 from ..facts.tables import figures, only, series
 from ..facts.where.progress import Asked, asked_in_turn, last_large
@@ -79,7 +77,7 @@ class _Kill:
         self._process = case.growth.process(hog.pid) if hog is not None else None
         self._blamed = culprit(case, hog, so_far) if hog is not None else None
         self._rise = self._last_rise(hog)
-        self._without = would_have_been_enough(case, hog, self._blamed, _limit(case, kill)) if hog is not None else None
+        self._without = would_have_been_enough(hog, self._blamed, _limit(case, kill)) if hog is not None else None
 
     def finding(self) -> Finding:
         kill, blamed, case = self._kill, self._blamed, self._case
@@ -391,7 +389,8 @@ def last_rise(process: ProcessGrowth, kill: Kill, until_s: float, explained_byte
     samples = only(samples, samples["anon_bytes"].notna() & (figures(samples, "rss_bytes") > 0))
     if not len(samples):
         return None
-    time_s, held = figures(samples, "time_s"), figures(samples, "anon_bytes") + _shared(samples)
+    time_s, anon, shared = (figures(samples, column) for column in ("time_s", "anon_bytes", "shmem_bytes"))
+    held = anon + np.nan_to_num(shared)
     last_bytes, last_virtual = _at_the_end(process, kill, held[-1])
     takes = process.rows("takes")
     looked = figures(takes, "time_s") if len(takes) else np.empty(0)
@@ -418,11 +417,6 @@ def last_rise(process: ProcessGrowth, kill: Kill, until_s: float, explained_byte
         asked = [one for one in asked_in_turn(process) if one.until_s > since_s and one.gained > 0]
         most = max(asked, key=lambda one: one.gained, default=None)
     return LastRise(round(came), since_s, until_s, asked_bytes, looked_s, most, is_one_piece)
-
-
-def _shared(samples: pd.DataFrame) -> Floats:
-    shared: Floats = np.nan_to_num(figures(samples, "shmem_bytes"))
-    return shared
 
 
 def _at_the_end(process: ProcessGrowth, kill: Kill, sampled: float) -> tuple[float, float | None]:
