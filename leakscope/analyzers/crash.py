@@ -199,7 +199,7 @@ def _finding(case: Case, failure: Failure, stderr: str, near_fraction: float, so
         finding = _with_place(case, failure, told, meaning, calls, place)
         ours = replace(finding.subject, file=None, line=None, function=None, library="leakscope", module=AGENT)
         return replace(finding, subject=ours)
-    told = _ordinary(failure, place)
+    told = _ordinary(failure)
     if meaning is not None:
         told = tell(case, failure.member, meaning, words, near_fraction, so_far)
     if not failure.text and not stderr:
@@ -239,7 +239,7 @@ def _of_agent(case: Case, failure: Failure, meaning: Meaning, words: str, agents
     )
 
 
-def _ordinary(failure: Failure, place: Call | None) -> Told:
+def _ordinary(failure: Failure) -> Told:
     what = message(failure.text, failure.exception_type)
     who = f"A thread of {failure.member.label}" if failure.in_thread else failure.member.label
     return Told(f"{who} ended by {what}", "note", LAST_WORDS, [Evidence(f"{what} was not caught")])

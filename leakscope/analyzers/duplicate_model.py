@@ -12,6 +12,7 @@ A copy whose distance from the original changes has a purpose: an average, a tar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ from ..evidence.use import use_of
 from ..facts.case import Case
 from ..facts.code.adding import Holder, Line, adding_lines
 from ..facts.gpu.budget import DeviceBudget
-from ..facts.gpu.copies import SecondSet, second_set
+from ..facts.gpu.roles import MODEL
+from ..facts.gpu.snapshots import Stack
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.owners import is_optimizer
 from ..facts.heap.place import Place
@@ -37,7 +39,7 @@ from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import WASTE
-from ..units import FEWEST, HARDLY, NEARLY_ALL, SLIGHT, SOME, format_bytes, format_duration, unnumbered
+from ..units import FEWEST, FULL, HARDLY, NEARLY_ALL, SLIGHT, SOME, WORTH, format_bytes, format_duration, unnumbered
 
 NEEDS = ()
 TELLS = (WASTE,)
@@ -126,7 +128,7 @@ def findings(
         by_size = sorted((pair for pair in alike if pair.case in ACCUSED), key=lambda pair: -pair.bytes)
         accused = {pair.copy.path: pair for pair in reversed(by_size)}  # the largest of each, of equals the first
         for group in _groups(accused.values()):
-            memory_bytes = _memory_bytes(case, process, rounds, group[0].copy.device)
+            memory_bytes = _memory_bytes(process, rounds, group[0].copy.device)
             spare = _spare(case, process, group, places)
             if spare is None:
                 yield _not_accused(process, replace(group[0], case="in-use"))
@@ -367,7 +369,7 @@ def _last_identifier(path: str) -> str | None:
     return name or None
 
 
-def _memory_bytes(case: Case, process: ProcessGrowth, rounds: list[Round], device: str) -> int:
+def _memory_bytes(process: ProcessGrowth, rounds: list[Round], device: str) -> int:
     """What the copy is a share of: the process's most memory, or on a device what torch had reserved there."""
     if device == "cpu":
         return int(process.held_bytes.max()) if process.held_bytes.size else 0
@@ -397,3 +399,53 @@ def _on_device(case: Case, budget: DeviceBudget, copy: SecondSet) -> Finding:
         remedy=[f"if the second set is a leftover, drop it before training: frees about {format_bytes(size)}"],
         wasted=True,
     )
+
+
+# Fewer different sizes are layers that are all alike: one model.
+_LEAST_TENSORS, _LEAST_SIZES, _LEAST_ON_GPU, _EQUAL_SHARE = 8, FEWEST, WORTH, FULL
+
+
+class SecondSet(NamedTuple):
+    """Sizes of the tensors of a second set of weights. ``half``: in elements of half the size."""
+
+    sizes: Sequence[int]
+    first: Stack
+    second: Stack
+    half: bool
+
+
+def second_set(budget: DeviceBudget) -> SecondSet | None:
+    groups: dict[tuple[str | None, int | None], list[tuple[int, Stack]]] = {}
+    for one, role in zip(budget.device.allocations, budget.roles):
+        if role == MODEL and one.freed is None:
+            stack = budget.device.stack(one.stack)
+            groups.setdefault((stack.file, stack.line), []).append((one.size, stack))  # the line that loads a set
+    sets = [group for group in groups.values() if _is_model([size for size, _ in group])]
+    for number, group in enumerate(sets):
+        sizes = [size for size, _ in group]
+        middle = len(sizes) // 2
+        first, second = sizes[:middle], sizes[middle:]
+        if first == second and _is_model(first) and not _repeats(first):
+            return SecondSet(first, group[0][1], group[middle][1], False)
+        for other in sets[number + 1 :]:
+            others = [size for size, _ in other]
+            for factor in (1, 2):
+                if _alike(sizes, others, factor) or _alike(others, sizes, factor):
+                    smaller = min(sizes, others, key=sum)
+                    return SecondSet(smaller, group[0][1], other[0][1], factor == 2)
+    return None
+
+
+def _is_model(sizes: Sequence[int]) -> bool:
+    return len(sizes) >= _LEAST_TENSORS and sum(sizes) >= _LEAST_ON_GPU and len(set(sizes)) >= _LEAST_SIZES
+
+
+def _repeats(sizes: Sequence[int]) -> bool:
+    """Whether it is one pattern several times over: layers, and no whole model."""
+    count = len(sizes)
+    return any(count % p == 0 and list(sizes) == list(sizes[:p]) * (count // p) for p in range(1, count // 2 + 1))
+
+
+def _alike(sizes: Sequence[int], others: Sequence[int], factor: int) -> bool:
+    shared = Counter(sizes) & Counter(size * factor for size in others)
+    return sum(shared.values()) >= _EQUAL_SHARE * max(len(sizes), len(others))

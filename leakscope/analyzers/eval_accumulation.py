@@ -52,7 +52,7 @@ def findings(
     growth = case.growth
     seen = False
     for process in growth.processes:
-        for passages in _phases(case, process, growth.start_s, growth.end_s, max_entries_per_step):
+        for passages in _phases(process, growth.start_s, growth.end_s, max_entries_per_step):
             seen = True
             share = passages.gained_bytes / passages.of_bytes if passages.of_bytes > 0 else 0.0
             kept = passages.entries >= min_entries and passages.gained_bytes >= min_bytes * passages.entries
@@ -111,9 +111,7 @@ def _gained(process: ProcessGrowth, start_s: float, end_s: float) -> float:
     return gained - max(0.0, float(freed[1] - freed[0]))
 
 
-def _phases(
-    case: Case, process: ProcessGrowth, start_s: float, end_s: float, max_entries_per_step: float
-) -> Iterator[_Passages]:
+def _phases(process: ProcessGrowth, start_s: float, end_s: float, max_entries_per_step: float) -> Iterator[_Passages]:
     rows = process.rows("phases")
     rows = rows.dropna(subset=_FIGURES)
     # As a program ends it lets go of all, whatever phase that is in.

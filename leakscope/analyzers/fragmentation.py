@@ -213,7 +213,7 @@ def _kept(case: Case, process: ProcessGrowth, kept: Kept, given: int | None) -> 
         top = f"{format_bytes(arenas.top_bytes)} of it at the end of an arena, from where it can go back by itself"
         yield Evidence(f"it lay in {lay}: {pieces}, {top}", arenas._asdict())
     if kept.library is None:
-        yield from _of_threads(case, process)
+        yield from _of_threads(process)
     yield from _survivors_of_malloc(case, process)
     if given is not None:
         yield Evidence(f"malloc_trim() at the end gave back {format_bytes(given)}", {"returned_bytes": given})
@@ -233,7 +233,7 @@ def _survivors_of_malloc(case: Case, process: ProcessGrowth) -> Iterator[Evidenc
         yield Evidence(f"{text}: each piece keeps the page in which it lies", {"survivor_bytes": size})
 
 
-def _of_threads(case: Case, process: ProcessGrowth) -> Iterator[Evidence]:
+def _of_threads(process: ProcessGrowth) -> Iterator[Evidence]:
     """The function that most threads run: malloc gives a thread an arena that no other has, while there are any."""
     rows = without_last(process.rows("threads"), process.rows("takes"))
     rows = only(rows, (rows["take"] == rows["take"].max()) & rows["object_count"].notna())

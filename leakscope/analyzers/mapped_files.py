@@ -53,7 +53,7 @@ def findings(
                 found = True
                 yield _finding(case, process, gain)
     if not found:
-        yield _harmless(growth, case)
+        yield _harmless(growth)
 
 
 class _Gain(NamedTuple):
@@ -129,7 +129,7 @@ def _finding(case: Case, process: ProcessGrowth, gain: _Gain) -> Finding:
     )
 
 
-def _harmless(growth: TreeGrowth, case: Case) -> RuledOut:
+def _harmless(growth: TreeGrowth) -> RuledOut:
     """What mapped files did, said so that nobody takes it for a leak."""
     gains = [(_file_gain(process, growth), process) for process in growth.processes]
     gain, process = max(gains, key=lambda pair: pair[0], default=(0, None))

@@ -101,7 +101,7 @@ def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | S
         return
     steady: list[_Count] = []
     for process in case.growth.processes:
-        count = _count(case, process, min_fall)
+        count = _count(process, min_fall)
         if count is None:
             continue
         if count.verdict == CANNOT_TELL:
@@ -125,7 +125,7 @@ def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | S
         yield RuledOut(_KIND, f"the references to None do not run out: {most.process.label} had {ends}", figures)
 
 
-def _count(case: Case, process: ProcessGrowth, min_fall: int) -> _Count | None:
+def _count(process: ProcessGrowth, min_fall: int) -> _Count | None:
     """Judged by what of the count no object accounts for, where snapshots tell: data that is released is no fall."""
     rows = process.rows("sentinels")
     time_s, count = series(only(rows, rows["time_s"] <= process.exit_s), "refcount_none")

@@ -28,7 +28,7 @@ from ..facts.code.index import tail
 from ..facts.code.starts import calls
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.accumulation import THREADS_ALIVE
-from ..facts.heap.place import Floats, Place
+from ..facts.heap.place import Floats
 from ..facts.subject import definition_of
 from ..facts.tables import int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, lines_of
@@ -190,20 +190,13 @@ def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:
     if not case.growth.leaking:
         return 0
     places = case.heap(process.pid).places
-    by_take: Floats = sum((place.deep_bytes for place in places if _is_of_threads(place)), np.zeros(1))
-    held = _gained(by_take[by_take > 0])
+    own = [p for p in places if (p.root_kind == "thread" and p.parent is None) or p.path == THREADS_ALIVE]
+    by_take: Floats = sum((place.deep_bytes for place in own), np.zeros(1))
+    held = float(np.diff(by_take[by_take > 0]).sum())
     likely = max(0, process.growth_bytes)
     if not places or held >= GOOD_PART * likely:  # snapshots are early and far apart: the rest of the growth is alike
         return likely
     return int(min(likely, max(0.0, held) + started * _STACK_BYTES))
-
-
-def _is_of_threads(place: Place) -> bool:
-    return (place.root_kind == "thread" and place.parent is None) or place.path == THREADS_ALIVE
-
-
-def _gained(by_take: Floats) -> float:
-    return float(by_take[-1] - by_take[0]) if len(by_take) > 1 else 0.0
 
 
 def _start_line(case: Case, function: str | None) -> Line | None:

@@ -202,7 +202,7 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
     missing = looks.of("none")
     if len(looks.takes) < min_takes or not len(missing) or _count(looks.of("ok", *_BROKEN)):
         return None
-    if _are_others_trained(case, looks.process) or _do_weights_move(case, looks.process) is not False:
+    if _are_others_trained(looks.process) or _do_weights_move(case, looks.process) is not False:
         return None
     last = only(missing, missing["take"] == looks.takes[-1])
     first, end = looks.step_of(looks.takes[0]), looks.step_of(looks.takes[-1])
@@ -219,7 +219,7 @@ def _no_gradients(case: Case, looks: _Looks, min_takes: int) -> Finding | None:
     )
 
 
-def _are_others_trained(case: Case, process: ProcessGrowth) -> bool:
+def _are_others_trained(process: ProcessGrowth) -> bool:
     """The optimizer has tensors that belong to no model: an image or latent that is being optimized."""
     tensors = process.rows("tensors")
     return bool((tensors["tensor_owner"] == "master-weight").any())

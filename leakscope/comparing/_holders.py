@@ -210,7 +210,7 @@ def as_far(before: Case, after: Case, pair: PacePair) -> tuple[Sequence[Bill], S
     if pair.before.grows is False and pair.after.grows is False:
         return before.bills, after.bills
     one, two = (
-        [(run.came_to(at_s), at_s) for at_s in levels_s(case.recording, case.growth)]
+        [(run.came_to(at_s), at_s) for at_s in levels_s(case.growth)]
         for run, case in ((pair.before, before), (pair.after, after))
     )
     apart = [(abs(x - y) / max(x, y, 1.0) // SOME, -min(x, y), at_s, then_s) for x, at_s in one for y, then_s in two]

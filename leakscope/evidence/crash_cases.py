@@ -108,7 +108,7 @@ def _filled(case: Case, member: Process, told: Told, so_far: Sequence[Finding]) 
     if holder is None or told.severity != "critical":
         return told
     is_most = holder.share >= MOST and holder.subject.line is not None
-    enough = would_have_been_enough(case, member, holder)
+    enough = would_have_been_enough(member, holder)
     return told._replace(
         title=f"{told.title}; {holder.clause}",
         evidence=[*told.evidence, *([enough] if enough is not None else [])],

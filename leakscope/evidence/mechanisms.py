@@ -554,11 +554,6 @@ def _newer_library(one: Held) -> Sequence[str]:
     return [f"check whether a newer {one.library} removes it"] if is_others else []
 
 
-def _is_looked_up(one: Held) -> bool:
-    """A cache of the program's own: it looks there first, adds what is missing, and removes nothing."""
-    return one.statement is not None and is_looked_up_first(one.statement)
-
-
 def _read_entry(one: Held) -> dict[str, str] | None:
     """A mapping that makes an entry for each key that it is asked for, and a line that only reads."""
     reading = one.statement if one.named.type_name.endswith("defaultdict") else None
@@ -739,8 +734,12 @@ MECHANISMS: dict[str, Mechanism] = {
         "read {entry} by {instead}{one.where}, or ask whether the key is there: a defaultdict makes an entry for each "
         "key that it is asked for",
     ),
-    "keys-that-do-not-repeat": Mechanism(
-        lambda one: _is_looked_up(one) and {"keys": f" ({one.new_keys})" if one.new_keys else ""},
+    "keys-that-do-not-repeat": Mechanism(  # a cache of the program's own: it looks there first, and removes nothing
+        lambda one: (
+            one.statement is not None
+            and is_looked_up_first(one.statement)
+            and {"keys": f" ({one.new_keys})" if one.new_keys else ""}
+        ),
         "bound {one.variable}{one.filled}: it is a cache, and its keys{keys} hardly repeat. Keep the latest N, as "
         "functools.lru_cache(maxsize=N) does, or make keys that repeat",
     ),

@@ -121,9 +121,7 @@ def _name(holder: str) -> str:
     return holder.rpartition(" (")[0] or holder
 
 
-def would_have_been_enough(
-    case: Case, hog: Process, blamed: Culprit | None, limit_bytes: int | None = None
-) -> Evidence | None:
+def would_have_been_enough(hog: Process, blamed: Culprit | None, limit_bytes: int | None = None) -> Evidence | None:
     """How much memory the process would have needed without what filled it, or all that were under the limit; and how
     long more of it would have lasted.
 

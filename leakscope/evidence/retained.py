@@ -19,7 +19,7 @@ from ..facts.heap.comparable import heaps
 from ..facts.heap.place import OUTSIDE, Place, upwards
 from ..facts.processes.inside import foreign
 from ..facts.retained.figures import Retained, retained
-from ..facts.retained.look import Look, holders_of, look_at
+from ..facts.retained.look import holders_of, look_at
 from ..facts.where.holders import about, defined_at, named_in
 from ..facts.where.stacks import lines_of
 from ..findings import HELD_BY, Evidence, Finding, RuledOut, Series, Skipped
@@ -69,23 +69,16 @@ def _all(case: Case, min_share: float, min_bytes: int) -> list[Finding] | None:
             for heap in heaps(case.recording, process.pid, growth.start_s, growth.end_s)
         ]
         if looks:
-            look = _believed(looks)
+            look = max(looks, key=lambda look: look.explained_share)  # the first of equals
             seen = {} if seen is None else seen
-            package = _package(growth, process, sources) if look.explained_share < MOST else None
-            holders = [
-                holder
-                for holder in holders_of(look, package)
-                if not (_is_lost(holder, sources) or _is_made_anew(holder, sources) or _levels_out(holder, growth))
-            ]
-            for rank, holder in enumerate(holders):
+            lines = lines_of(growth, process, sources) if look.explained_share < MOST else []
+            package = lines[0].library if lines else None  # under whose calls memory was seen to grow
+            told = holders_of(look, package)
+            told = [one for one in told if not (_is_lost(one, sources) or _is_made_anew(one, sources))]
+            for rank, holder in enumerate(one for one in told if not _levels_out(one, growth)):
                 one = Seen(retained(holder, look, process, growth, sources), rank, process)
                 seen.setdefault(one.key, []).append(one)
     return [finding_of(case, alike) for alike in seen.values()] if seen is not None else None
-
-
-def _believed(looks: Sequence[Look]) -> Look:
-    """What explains most, the first of equals."""
-    return max(looks, key=lambda look: look.explained_share)
 
 
 def _levels_out(holder: Accumulation, growth: TreeGrowth) -> bool:
@@ -114,12 +107,6 @@ def _is_made_anew(holder: Accumulation, sources: Sequence[Source]) -> bool:
         return False
     lines = named_in(sources, place)[1]
     return bool(lines) and all(line.kind == CREATES for line in lines)
-
-
-def _package(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[Source]) -> str | None:
-    """Whose calls memory was seen to grow under."""
-    lines = lines_of(growth, process, sources)
-    return lines[0].library if lines else None
 
 
 # ---- one holder as a finding, whether one process has it or each of several that do the same
@@ -204,7 +191,7 @@ def _in_each(alike: Sequence[Seen]) -> Iterator[Evidence]:
     if len(alike) == 1:
         return
     processes = len({one.process.key for one in alike})
-    where = [f"{one.process.label}" if processes == len(alike) else one.found.place.said for one in alike]
+    where = [one.process.label if processes == len(alike) else one.found.place.said for one in alike]
     gained = [f"{format_bytes(one.found.total_bytes, signed=True)} in {name}" for one, name in zip(alike, where)]
     more = f", and {len(gained) - LISTED} more" if len(gained) > LISTED else ""
     among = f"{processes} processes" if processes > 1 else f"{len(alike)} objects"

@@ -146,14 +146,11 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     else:
         yield _explained(found)
     if look.pinned_bytes >= MUCH * look.gained_bytes:
-        text = (
-            f"malloc also keeps {format_bytes(look.pinned_bytes)} of freed memory: the gaps between live objects are "
-        )
-        yield Evidence(f"{text}too small for later requests", {"pinned_bytes": int(look.pinned_bytes)})
+        text = f"malloc also keeps {format_bytes(look.pinned_bytes)} of freed memory: the gaps between live objects"
+        yield Evidence(f"{text} are too small for later requests", {"pinned_bytes": int(look.pinned_bytes)})
     if count > 1:
         rising = int((np.diff(place.deep_bytes) > 0).sum())
-        text = f"it grew in {rising} of {count - 1} intervals between snapshots"
-        yield Evidence(text, {"rising_intervals": rising})
+        yield Evidence(f"it grew in {rising} of {count - 1} intervals between snapshots", {"rising_intervals": rising})
     if look.steps and place.has_length:
         yield _per_step(added / look.steps, step_unit)
 

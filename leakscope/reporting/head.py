@@ -109,7 +109,7 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
         step_unit=unit,
         model=growth.judged.model or None,
         model_odds=round(growth.judged.odds, 3) if growth.judged.model else None,
-        shown_bytes_per_hour=_rounded(growth.least_bytes_per_hour),
+        shown_bytes_per_hour=None if (shown := growth.least_bytes_per_hour) is None else round(shown, 1),
     )
 
 
@@ -122,10 +122,6 @@ def _full(case: Case, findings: Sequence[Finding]) -> str:
         return ""
     limit = f", kept to {format_count(full.limit)} members" if full.limit is not None else ""
     return f": {holder_name(full.named)}{limit}"
-
-
-def _rounded(value: float | None) -> float | None:
-    return round(value, 1) if value is not None else None
 
 
 def _unread_mallocs(case: Case) -> list[str]:

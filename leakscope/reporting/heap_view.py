@@ -94,7 +94,7 @@ def _holders(places: Sequence[Place], chosen: NDArray[np.int_], most: int) -> tu
         holders.append(
             HeapHolder(
                 path=place.path,
-                parent=_nearest_shown(place, position),
+                parent=next((position[id(above)] for above in upwards(place.parent) if id(above) in position), None),
                 type=place.type_name,
                 bytes=[round(float(value)) for value in place.deep_bytes[chosen]],
                 count=[round(float(value)) for value in place.count[chosen]],
@@ -163,7 +163,3 @@ def _take(row: pd.Series[Any], number: int) -> HeapTake:
     return HeapTake(
         number, round(float(row["time_s"]), 2), int_of(row, "step"), text_of(row, "reason") or "", truncated
     )
-
-
-def _nearest_shown(place: Place, position: dict[int, int]) -> int | None:
-    return next((position[id(above)] for above in upwards(place.parent) if id(above) in position), None)

@@ -89,8 +89,8 @@ def bills(
     peak_s = float(growth.time_s[int(np.argmax(growth.held_bytes))])
     if highest is not None and highest.since_s is not None:
         peak_s = float(np.clip(highest.since_s, growth.time_s[0], growth.time_s[-1]))
-    looked = [look.time_s for look in _looks(recording, main)]
-    level_s = next(reversed(levels_s(recording, growth)), looked[-1] if looked else (growth.start_s + growth.end_s) / 2)
+    looked = [look.time_s for look in _looks(main)]
+    level_s = next(reversed(levels_s(growth)), looked[-1] if looked else (growth.start_s + growth.end_s) / 2)
     level_s = _where_it_stays(growth, float(np.clip(level_s, growth.time_s[0], growth.time_s[-1])))
     level, most = (bill(recording, growth, roles, moment, at_s) for moment, at_s in ((LEVEL, level_s), (PEAK, peak_s)))
     most = _with_what_no_sample_shows(most, growth, highest)
@@ -157,10 +157,10 @@ def _is_undivided(row: BillRow, names: Sequence[str]) -> bool:
     return row.account == SINCE and row.line is None and row.process in names
 
 
-def levels_s(recording: Recording, growth: TreeGrowth) -> list[float]:
+def levels_s(growth: TreeGrowth) -> list[float]:
     """When snapshots saw the job at work, and at no peak."""
     main = growth.largest
-    looks = _looks(recording, main) if main is not None and growth.held_bytes.size else []
+    looks = _looks(main) if main is not None and growth.held_bytes.size else []
     return [look.time_s for look in looks if not _is_above_level(growth, look.time_s)]
 
 
@@ -207,7 +207,7 @@ def bill(
     others: list[ProcessGrowth] = []
     entered = 0
     for process in alive:
-        looks = _looks(recording, process) if not process.is_fork else []
+        looks = _looks(process) if not process.is_fork else []
         if (looks or entered == 0) and entered < MOST_PROCESSES and not process.is_fork:
             look = _nearest(looks, process, at_s)
             rows += _of_process(recording, process, look, at_s, _READ[moment])
@@ -235,7 +235,7 @@ def _nearest(looks: Sequence[_Inside], process: ProcessGrowth, at_s: float) -> _
     return min(looks, key=order, default=None)
 
 
-def _looks(recording: Recording, process: ProcessGrowth) -> list[_Inside]:
+def _looks(process: ProcessGrowth) -> list[_Inside]:
     """Its snapshots of the heap at work, in time; some are estimated (members stood for others)."""
     takes, graphs = process.rows("takes"), process.rows("heap_graphs")
     if not len(takes) or not len(graphs):
@@ -470,11 +470,8 @@ def _came_since(process: ProcessGrowth, since_s: float, at_s: float, size: float
 
 def came_to_peak(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]:
     """As ``came_with``; none at the end of what goes on growing: the most there is of it is nobody's who lets go."""
-    return [] if _goes_on(process, at_s) else came_with(process, at_s, beside_s)
-
-
-def _goes_on(process: ProcessGrowth, at_s: float) -> bool:
-    return process.trend.verdict == GROWING and at_s + _NEAR_S >= process.trend.end_s
+    goes_on = process.trend.verdict == GROWING and at_s + _NEAR_S >= process.trend.end_s
+    return [] if goes_on else came_with(process, at_s, beside_s)
 
 
 def _place_of(asked: Had | None) -> dict[str, Any]:

@@ -141,7 +141,8 @@ class _Told:
         known = shared_table(carrier) or _called(carrier)  # of a block that two tables have, a table
         return BillRow(
             DATA, known.said, round(size), self.process, True, round(float(place.error_bytes[-1])) or None,
-            _kind(known), round(float(carrier.length[-1])) if carrier.has_length else None,
+            known.type_name if known.type_name != FRAME else None,
+            round(float(carrier.length[-1])) if carrier.has_length else None,
             round(self._own_tensors(place)), parts, also=self._also(carrier, known),
         )  # fmt: skip
 
@@ -227,10 +228,6 @@ def with_models(row: BillRow, models: Sequence[BillRow]) -> BillRow:
     if rest > 0:
         parts.append(BillRow(row.account, "others", rest, row.process, True))
     return replace(row, parts=parts)
-
-
-def _kind(place: Place) -> str | None:
-    return place.type_name if place.type_name != FRAME else None
 
 
 def _called(place: Place) -> Place:

@@ -397,10 +397,9 @@ class Index:
             within = loops
             if isinstance(node, (*LOOPS, *COMPREHENSIONS)):
                 within = (*loops, Loop(source.file, node.lineno, node.end_lineno or node.lineno))
-            waiting += [
-                (n, scope, loops if name in ("iter", "orelse") else within, guarded or _is_guard(node, name))
-                for name, n in _children(node)
-            ]
+            for name, n in _children(node):
+                is_guarded = guarded or (isinstance(node, _GUARDS) and name != "test")
+                waiting.append((n, scope, loops if name in ("iter", "orelse") else within, is_guarded))
 
     def _define(self, node: Function | ast.ClassDef, scope: Scope) -> Scope:
         name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
@@ -440,11 +439,6 @@ def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         for child in value if isinstance(value, list) else (value,):
             if isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
                 yield name, child
-
-
-def _is_guard(node: ast.AST, part: str) -> bool:
-    """Whether it decides if what stands in that part of it runs."""
-    return isinstance(node, _GUARDS) and part != "test"
 
 
 def _members_of(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> Iterator[tuple[int, str]]:

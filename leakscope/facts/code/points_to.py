@@ -167,7 +167,7 @@ class PointsTo:
         elif isinstance(node, ast.Call):
             yield Term(node)
             yield from self._made_by(node, scope, depth)
-        elif isinstance(node, ast.BinOp) or _is_number(node):
+        elif isinstance(node, ast.BinOp) or type(getattr(node, "value", None)) in (int, float):
             yield Term(node)
         else:
             for part, step in _parts(node):
@@ -337,10 +337,6 @@ def _parts(node: ast.expr) -> Iterator[tuple[ast.expr | None, str]]:
         yield from ((part, "" if isinstance(node, ast.BoolOp) else INTO) for part in parts)
     elif isinstance(node, COMPREHENSIONS):
         yield (node.value if isinstance(node, ast.DictComp) else node.elt), INTO
-
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _given_back(function: Scope) -> Iterator[str]:

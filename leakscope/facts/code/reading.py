@@ -244,7 +244,7 @@ def _used(site: Site, index: Index, scope: Scope) -> Iterator[tuple[ast.expr, bo
     filled = next(added_to(node), None) if site.is_statement else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ENDS:
         filled = node.func.value
-    if isinstance(node, ast.Call) and not index.callees(node.func, scope) and not _only_looks(node.func, index, scope):
+    if isinstance(node, ast.Call) and not index.callees(node.func, scope) and not _only_looks(node.func, scope):
         given = {id(one) for one in arguments_of(node)}
     waiting: list[ast.AST] = [node]
     while waiting:
@@ -267,7 +267,7 @@ def _may_be_any(node: ast.expr, site: Site, index: Index, scope: Scope, holder: 
     return is_its and name in _OF_ALL
 
 
-def _only_looks(func: ast.expr, index: Index, scope: Scope) -> bool:
+def _only_looks(func: ast.expr, scope: Scope) -> bool:
     """Whether what is called keeps nothing of what it is given: a builtin, or a function of a library of numbers that
     makes something new.
     """

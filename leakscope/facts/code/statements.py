@@ -175,7 +175,8 @@ def skipped_after(sources: Sequence[Source], found: Statement) -> Skipped | None
     names = [one.name for one in removers_of(found)]
     for caller in callers_of(sources, found):
         call = _call_in(caller.node)
-        both = {*map(ast.dump, call.args), *_made_names(caller.node)} if call is not None else set()
+        made = (ast.Name(t.id, ast.Load()) for t, _ in pairs(caller.node) if isinstance(t, ast.Name))
+        both = {*map(ast.dump, (*call.args, *made))} if call is not None else set()
 
         def undoes(one: ast.AST, of: str = _of(call), both: set[str] = both) -> bool:
             other = _call_in(one) if isinstance(one, ast.Expr) else None
@@ -235,10 +236,6 @@ def _of(call: ast.Call | None) -> str:
     return ast.dump(call.func.value) if call is not None and isinstance(call.func, ast.Attribute) else ""
 
 
-def _made_names(node: ast.AST) -> Iterator[str]:
-    yield from (ast.dump(ast.Name(t.id, ast.Load())) for t, _ in pairs(node) if isinstance(t, ast.Name))
-
-
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
     """The lists of statements in it, and in what stands in it."""
     for one in ast.walk(node):
@@ -267,13 +264,9 @@ def new_each_time(node: ast.stmt) -> list[str]:
         outer = inner if isinstance(inner, ast.Call) and (inner.args or inner.keywords) else outer
         inner = inner.func if isinstance(inner, ast.Call) else inner.value
     given = arguments_of(outer) if outer is not None else []
-    given = [one for one in given if not isinstance(one, ast.Constant) and not _makes_object(one)]
+    # Event(text) is another one each time, and no key.
+    given = [one for one in given if not isinstance(one, ast.Constant) and not called(one)[:1].isupper()]
     return [text for one in given if len(text := ast.unparse(one)) <= SHORT]
-
-
-def _makes_object(node: ast.expr) -> bool:
-    """``Event(text)``: another one each time, and no key."""
-    return called(node)[:1].isupper()
 
 
 def _entry_made(node: ast.expr) -> ast.Subscript | None:
@@ -371,7 +364,8 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
                 filling |= {whole} if not is_assigned or last_name(whole) == variable else set()
             is_read |= isinstance(node, ast.Constant) and node.value == variable
             if isinstance(node, ast.Assign) and last_name(node.targets[0]) == variable:
-                own = ast.unparse(node.targets[0]) if _joins(node.value) else None
+                joins = isinstance(node.value, ast.BinOp) or called(node.value) in JOINERS
+                own = ast.unparse(node.targets[0]) if joins else None
                 filling |= {e for e in ast.walk(node.value) if isinstance(e, ast.expr) and ast.unparse(e) == own}
             if isinstance(node, ast.Subscript) and is_load(node):
                 is_rows = isinstance(node.value, ast.Attribute) and node.value.attr == "iloc"
@@ -390,10 +384,6 @@ def latest_read(sources: Sequence[Source], variable: str) -> int | None:
         if any(variable in (getattr(node, "arg", ""), getattr(node, "name", "")) for node in given):
             return None
     return most if put and (most or not is_read) else None
-
-
-def _joins(node: ast.expr) -> bool:
-    return isinstance(node, ast.BinOp) or called(node) in JOINERS
 
 
 def _from_the_end(index: ast.expr) -> int | None:

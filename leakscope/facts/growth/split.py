@@ -54,7 +54,10 @@ def split(process: ProcessGrowth, at: ProcessGrowth | None = None) -> pd.DataFra
     born_with = 0.0
     if process.is_fork:
         born_with = sum(float(counted[0]) for counted in (in_use, arenas) if counted is not None)
-        in_use, free, arenas, small = (_since_birth(counted) for counted in (in_use, free, arenas, small))
+        in_use, free, arenas, small = (
+            None if counted is None else np.maximum(0.0, counted - counted[0])
+            for counted in (in_use, free, arenas, small)
+        )
     levels: dict[str, Floats] = {}
     if in_use is not None and free is not None:
         # malloc counts as free also what it gave back to the kernel: never more than the room there is.
@@ -134,10 +137,6 @@ def _with_small(objects: Floats, small: Floats, time_s: Floats, span_s: tuple[fl
     both[before] = max(objects_then, small_then) + np.minimum(grown, of_small)[before]
     found: Floats = np.maximum(small, both)
     return found
-
-
-def _since_birth(counted: Floats | None) -> Floats | None:
-    return None if counted is None else np.maximum(0.0, counted - counted[0])
 
 
 def _no_more_than(levels: Mapping[str, Floats], there: Floats) -> dict[str, Floats]:

@@ -101,7 +101,7 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
     asked = witnesses(job)
     plain = next(asked)
     view = plain if plain.trend.verdict == GROWING else next((w for w in asked if w.trend.verdict == GROWING), plain)
-    riser = riser_of(recording, job.worker, _span(job))
+    riser = riser_of(recording, job.worker, (float(job.time_s[0]), float(job.time_s[-1])))
     if riser is not None and riser.is_steady and (view.trend.verdict != GROWING or riser.is_known_alone):
         view = riser.witness
     window_s = (view.trend.start_s, view.trend.end_s)
@@ -222,10 +222,6 @@ def _limited(filling: Fills, main: ProcessGrowth) -> tuple[bool | None, str] | N
     if filling.share >= ENOUGH and filling.other_share < TOLD_SHARE:
         return False, reason
     return None, f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest"
-
-
-def _span(job: Job) -> tuple[float, float]:
-    return float(job.time_s[0]), float(job.time_s[-1])
 
 
 def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:

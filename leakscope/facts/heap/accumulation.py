@@ -120,7 +120,8 @@ def _below(root: Place, time_s: Floats, threshold_bytes: float, *, is_growing: b
     order = [(root, is_growing)]
     parts: list[tuple[list[Place], list[Place], list[Place]]] = []  # of each: what grows in it, its members, the others
     for place, grows in order:  # which becomes longer
-        growing = [c for c in place.children if _grows(c, time_s, threshold_bytes) and (grows or _by_itself(c, time_s))]
+        growing = [c for c in place.children if _grows(c, time_s, threshold_bytes)]
+        growing = [c for c in growing if grows or _in_many_steps(c.deep_bytes) or _is_filled(c, time_s)]
         is_longer = place.has_length and keeps_growing(time_s, place.length)
         arrived = _arrived(place, growing) if is_longer else []
         members = [
@@ -158,10 +159,6 @@ def _is_on_its_way(root: Place) -> bool:
     if len(root.deep_bytes) < FEWEST or before.max() >= HARDLY * root.deep_bytes[-1] or root.root_kind != "frame":
         return False
     return not any(part.is_user for part in (downwards([root]) if before.any() else [root]))
-
-
-def _by_itself(place: Place, time_s: Floats) -> bool:
-    return _in_many_steps(place.deep_bytes) or _is_filled(place, time_s)
 
 
 def _is_filled(place: Place, time_s: Floats) -> bool:

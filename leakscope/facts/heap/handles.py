@@ -68,7 +68,7 @@ def _candidate(heap: Heap, place: Place, is_theirs: Callable[[str], bool]) -> _C
         return None  # the attributes of one object are no members, and no more of them come with time
     if place.length[-1] - place.length[0] <= FEWEST or not user_place(place).is_user:
         return None  # the lengths of what libraries hold are estimates from a few of them
-    bytes_each = _bytes_each(heap, place)
+    bytes_each = in_step(place.length, heap.rss_bytes - heap.free_bytes)
     handle = _owner(place, _below(place, lambda p: bool(p.opaque)))
     if handle is None and bytes_each is not None:
         handle = _below(place, lambda p: is_theirs(p.type_name))
@@ -94,11 +94,6 @@ def _unread_tensors(heap: Heap, place: Place) -> float | None:
         return None
     each = in_step(place.length, heap.tensor_count)
     return each if each is not None and each >= MOST else None
-
-
-def _bytes_each(heap: Heap, place: Place) -> float | None:
-    """What came into use for each member that was added; None if that differs too much between the snapshots."""
-    return in_step(place.length, heap.rss_bytes - heap.free_bytes)
 
 
 def in_step(count: Floats, in_use_bytes: Floats) -> float | None:

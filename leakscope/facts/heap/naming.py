@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..code.index import tail
 from .nodes import Node, lengths_of
 from .place import CONTAINERS, GROUPS, MODULE_DICTS, NO_REFERENCE, OF_MODULES, OUTSIDE, Place, Reference
 
@@ -111,7 +112,7 @@ class Names:
         if before is not None and before.is_cell and kind not in ("cell", "default"):
             return self.reference(before)
         if told.type_name == RESULTS and told.owner_file is not None:
-            return self._of_function("cache", node, _last(told.owner))
+            return self._of_function("cache", node, tail(told.owner or "function"))
         if before is not None and kind in ("cell", "default"):  # in a tuple of a function's
             return self._of_function(kind, self._above(before) or before, name)
         if before is None and told.root_kind == OUTSIDE and told.owner_file is not None:
@@ -217,10 +218,6 @@ def _longer(path: str, step: str) -> str:
     if path.endswith(f"{step}…"):
         return path
     return f"{path[: -len(step) * (_REPEATS - 1)]}…" if path.endswith(step * _REPEATS) else path + step
-
-
-def _last(owner: str | None) -> str:
-    return (owner or "function").rpartition(".")[2]
 
 
 def _short(node: Node) -> str:

@@ -42,7 +42,8 @@ def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
     """
     if place.deep_bytes[-1] < least_bytes or place.type_name.startswith(_OPTIMIZERS):
         return
-    if place.has_users_name and any(map(is_model, (place, *_namespaces(place)))):
+    namespaces = (child for child in place.children if child.reference.edge_kind == "namespace")
+    if place.has_users_name and any(map(is_model, (place, *namespaces))):
         yield place
         return
     inner = [found for child in place.children for found in held_by_users(child, least_bytes)]
@@ -94,7 +95,3 @@ def _named(place: Place, least_bytes: float) -> Iterator[Place]:
 
 def _trains(place: Place) -> bool:
     return place.type_name.startswith(_TRAINS) or is_model(place)
-
-
-def _namespaces(place: Place) -> list[Place]:
-    return [child for child in place.children if child.reference.edge_kind == "namespace"]

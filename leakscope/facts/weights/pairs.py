@@ -122,7 +122,7 @@ def _pair(original: WeightSet, copy: WeightSet, history: History, thresholds: Th
     if original.is_master or copy.is_master:
         return case("master", now)
     # Only what is equal has to stand still: a model may train a head on a backbone that does not move.
-    same = _is_same(now, thresholds)
+    same = now.equal_share >= thresholds.equal_share and now.changed_share <= thresholds.max_changed_share
     original_stays = unchanged_share(old_original, original, now.keys[0] if same else None) >= _STILL
     copy_stays = unchanged_share(old_copy, copy, now.keys[1] if same else None) >= _STILL
     if same and original_stays and copy_stays:
@@ -186,10 +186,6 @@ def _is_in_other_form(original: WeightSet, copy: WeightSet) -> bool:
     """A model that stands still beside the trained one in a form in which nobody would use it as its reference."""
     wider = _precision(copy) > _precision(original)
     return (wider and copy.device == original.device) or (copy.device == "cpu" != original.device)
-
-
-def _is_same(like: Likeness, thresholds: Thresholds) -> bool:
-    return like.equal_share >= thresholds.equal_share and like.changed_share <= thresholds.max_changed_share
 
 
 def _waits_for_training(original: WeightSet, copy: WeightSet, history: History) -> bool:
