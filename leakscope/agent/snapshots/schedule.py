@@ -90,7 +90,7 @@ class Schedule:
         now = self.level.nearest_bytes(before) if before is not None else None
         if now is not None and before is not None:
             lost = before - now
-            if lost > max(MUCH_BYTES, MUCH_SHARE * self._rss_at_take) and self.budget.allows(elapsed_s):
+            if lost > max(MUCH_BYTES, MUCH_SHARE * before) and self.budget.allows(elapsed_s):
                 return "fall"
             if self._shows_unseen(now, elapsed_s):
                 return "growth" if lost < 0 else "fall"
