@@ -37,12 +37,13 @@ from ..facts.growth.tree import TreeGrowth, no_growth
 from ..facts.heap.place import Place
 from ..facts.series.arithmetic import gained
 from ..facts.series.trend import FLAT, judge
+from ..facts.subject import About
 from ..facts.tables import only, series, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations, installed
 from ..facts.where.compilers import compiling
 from ..facts.where.libraries import left_behind
 from ..facts.where.stacks import GrowthLine, by_creation, lines_of
-from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import GROWTH
 from ..units import FEWEST, GOOD_PART, MOST, MUCH, SLIGHT, SOME, changed, format_bytes, format_count, over
 
@@ -50,6 +51,7 @@ NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
 AFTER = ("*", "recompilation")  # what is compiled and dropped is native memory, too
 _KIND = "native-growth"
+_PLAIN = frozenset(("__main__", "builtins", "numpy", "torch"))  # what they have is weighed
 _LEAST_SEEN = GOOD_PART  # by samples, of native growth: else something is at work that they do not see
 
 
@@ -105,7 +107,7 @@ def findings(
             reasons.append(RuledOut(_KIND, why_not, {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}))
         else:
             found = True
-            yield _finding(case, process, look)
+            yield _finding(case, process, look, _through(so_far, process, look))
     if not found:
         yield from reasons[:1] or [RuledOut(_KIND, "no process that grows has native memory to grow", {})]
 
@@ -183,6 +185,19 @@ def _holder_of_theirs(so_far: Sequence[Finding], process: ProcessGrowth, look: _
     return None
 
 
+def _through(so_far: Sequence[Finding], process: ProcessGrowth, look: _Look) -> Subject | None:
+    """An object of a library's in the program's hands that grows, and that the line names where memory was asked for: a
+    table or an index that lives in C. How much it has was seen only in part.
+    """
+    text = look.line.text if look.line is not None else ""
+    for one in (f.subject for f in so_far if not f.wasted and f.subject.pid == process.pid):
+        packages = {name.split(".", 1)[0] for name in re.findall(r"[\w.]+\.\w+", one.type or "")}
+        is_named = one.variable is not None and re.search(rf"\b{re.escape(one.variable)}\b", text) is not None
+        if is_named and packages - STANDARD_LIBRARY - _PLAIN:
+            return one
+    return None
+
+
 def _blocks(growth: TreeGrowth, process: ProcessGrowth) -> Blocks | None:
     """What C code keeps of Python's allocator, where that is most of what the process gained."""
     blocks = kept_by_c(process, growth.start_s, growth.end_s)
@@ -236,7 +251,7 @@ def _may_have_asked(opaque: Place, line: GrowthLine) -> bool:
 # ---- what to say
 
 
-def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
+def _finding(case: Case, process: ProcessGrowth, look: _Look, through: Subject | None) -> Finding:
     line, library, cache = look.line, look.package, look.cache
     bytes = max(0, min(process.growth_bytes, look.bytes))
     function = line.function if line is not None else None
@@ -244,13 +259,26 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
     if look.asked is not None and look.asked.native_function is not None:
         where += f", in {look.asked.native_function}()"
     by = cache.name if cache is not None else library
+    inside = f"inside {by}" if by else "of C or C++ code"
+    inside = f"of {by} behind {through.holder}" if through is not None else inside
     left = left_behind(case.growth, process, case.sources) if cache is None else None
     frees = freed_by(case.sources, line.file, line.line) if line is not None else None
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
+    mend = left.thing.let_go if left else _remedy(line, library, frees)
+    held = About(holder=f"native memory of {library}" if library else "native memory", library=library)
+    if look.opaque is not None:
+        held |= About(variable=look.opaque.reference.variable, type=look.opaque.type_name)
+    if cache is not None:
+        held |= About(holder=cache.name, library=cache.library)
+    elif through is not None:
+        mend = (
+            f"take out of {through.holder} what is no longer needed, or bound it: {library} frees what it has for that"
+        )
+        held = About(holder=through.holder, variable=through.variable, path=through.path, type=through.type)
     return case.finding(
         _KIND,
-        f"Memory {f'inside {by}' if by else 'of C or C++ code'} grows{where}: {format_bytes(bytes)} that no Python "
-        "object holds",
+        f"Memory {inside} grows{where}: {format_bytes(bytes)} that no Python object "
+        f"{'holds' if through is None else 'shows'}",
         grounds=[
             Ground("an allocator handed it out, and no object that was found explains it", NEUTRAL),
             Ground(f"{line.share:.0%} of it was seen under one line", graded(certain, NEUTRAL, SURE)) if line else None,
@@ -259,14 +287,11 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look) -> Finding:
         bytes=bytes,
         process=process,
         line=left.line if left is not None else line,
-        holder=cache.name if cache is not None else f"native memory of {library}" if library else "native memory",
-        library=cache.library if cache is not None else library,
-        variable=look.opaque.reference.variable if look.opaque is not None else None,
-        type=look.opaque.type_name if look.opaque is not None else None,
         evidence=_evidence(case, process, look),
         doubts=_doubts(case, process, look),
-        remedy=cache.remedy if cache is not None else [left.thing.let_go if left else _remedy(line, library, frees)],
+        remedy=cache.remedy if cache is not None else [mend],
         mechanism=cache.mechanism if cache is not None else "library-registry" if left else frees and "not-freed",
+        **held,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
     )
 

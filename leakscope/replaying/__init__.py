@@ -25,7 +25,7 @@ from ..facts.tables import only, text_of
 from ..storage import Recording
 from ..units import GiB, KiB, MiB, format_bytes, format_count
 from ..words import printable
-from .steps import MEASURES, Plan, plan
+from .steps import MEASURES, plan
 from .variants import AS_RECORDED, Variant, served_by, variants
 
 __all__ = ["Outcome", "WhatIf", "as_json", "as_text", "what_if"]
@@ -33,12 +33,12 @@ __all__ = ["Outcome", "WhatIf", "as_json", "as_text", "what_if"]
 _HERE = Path(__file__).parent
 _LIBRARY = _HERE / "libleakscope_replay.so"
 _MOST_ERROR = 0.1  # of what was asked for, by so few samples: large pieces are all drawn, and have none
-_LATE = 0.5  # of the recorded time: the level is a median there
+_LATE = 0.5  # of the recorded time: the level is a mean there, as of a saw-tooth a median is either end by chance
 _MOST_RESIDENT = 1 * GiB  # of this machine's memory for a replay, or
 _SHARE_OF_AVAILABLE = 0.25  # of what it has
 _MAY_DIFFER = 0.35  # of what malloc kept free, between the recording and its replay
 _NOT_MUCH = 16 * MiB
-_TRIM_FROM, _TRIM_TO, _TRIM_TRIES = 17.0, 27.0, 5  # powers of two: what malloc begins with, and more than an arena is
+_TRIM_FROM, _TRIM_TO, _TRIES = 17.0, 27.0, 5  # powers of two: what malloc begins with, and more than an arena is
 _LIKE_IT = 0.1  # of what was held
 _MMAP_THRESHOLD, _MOST_LEARNED = 128 * KiB, 32 * MiB
 _LONGEST_S = 120.0
@@ -50,7 +50,7 @@ _DROPPED = ("LD_PRELOAD", "GLIBC_TUNABLES", "LEAKSCOPE", "MALLOC_", "MIMALLOC_",
 class Outcome:
     """Under one allocator or setting. **Units** bytes of the whole process; None: it is not installed, or failed.
 
-    ``level``: median of the later half of the recorded time; ``peak``: at the most.
+    ``level``: mean of the later half of the recorded time; ``peak``: at the most.
     """
 
     name: str
@@ -111,26 +111,23 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
     scale = max(1.0, float(in_use.max()) / _room())
     of_malloc = np.minimum(kept + in_use, held)
     with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
-        path = Path(folder, "steps")
-        planned = plan(lives, orders, scale, rng)
-        planned.steps.tofile(path)
-        wanted = float(np.median(of_malloc[late]))
+        replay = _Replay(Path(folder, "steps"), lives, orders, scale, span_s)
+        wanted = float(np.mean(of_malloc[late]))
         largest_freed = float(lives.bytes[np.isfinite(lives.end_order)].max(initial=0.0))
-        replay = _Replay(planned, path, span_s)
         like_it, lasting, now = _like_it(serving, largest_freed, replay, wanted, late)
         others = [(one, replay.under(one)) for one in variants(serving, like_it, lasting)]
     found = [(Variant(AS_RECORDED), now), *others]
-    level, peak = float(np.median(held[late])), float(process.held_bytes.max())
+    level, peak = float(np.mean(held[late])), float(process.held_bytes.max())
     figures = late, now, (level, wanted), (peak, float(of_malloc.max()))
     return WhatIf(
         f"{process.name}[{process.pid}]",
         len(lives),
         len(np.unique(lives.thread)),
         round(float(lives.weight.sum())),
-        planned.scale,
+        replay.planned.scale,
         round(level),
-        round(float(np.median(kept[late]))),
-        round(float(np.median((now[:, 0] - in_use)[late]))),
+        round(float(np.mean(kept[late]))),
+        round(float(np.mean((now[:, 0] - in_use)[late]))),
         tuple(_outcome(one, got, *figures) for one, got in found),
     )
 
@@ -156,33 +153,38 @@ def _like_it(
     """Settings with which the replay keeps as much as the program did, as nearly as any do; those of them that hold
     whatever else is set; and what it kept.
 
-    A few small pieces that stay at the end of an arena keep it from shrinking, and samples of bytes hardly ever show
-    them. To malloc it is the same as if it shrank arenas only from so much on. Up to twice the largest buffer that was
-    freed it may be malloc's own doing: it learns that much, unless a threshold is set.
+    A few small pieces that stay keep an arena from shrinking where they lie at its end, and samples of bytes hardly
+    ever show where that is. Where the program kept more than its replay, it is to malloc the same as if it shrank
+    arenas only from so much on: up to twice the largest buffer that was freed it may be malloc's own doing, which
+    learns that much unless a threshold is set. Where it kept less, some of what stays lay aside of what went.
 
     **Errors** BadInput where it cannot be replayed.
     """
 
-    def tried(settings: dict[str, str]) -> Floats:
+    def tried(at: float) -> tuple[float, float, dict[str, str], Floats]:
+        trims_from = 2 ** (_TRIM_FROM + at * (_TRIM_TO - _TRIM_FROM)) if at > 0 else 0.0
+        settings = {"MALLOC_TRIM_THRESHOLD_": f"{trims_from:.0f}", "MALLOC_MMAP_THRESHOLD_": f"{learned + 1:.0f}"}
+        settings = settings if at > 0 else {}
+        replay.lay_aside(max(0.0, -at))
         found = replay.under(replace(serving, environment={**serving.environment, **settings}))
         if isinstance(found, str):
             raise BadInput(f"the replay failed: {found}")
-        return found
+        return _level(found, late) - wanted, trims_from, settings, found
 
     learned = max(_MMAP_THRESHOLD, min(_MOST_LEARNED, largest))  # malloc's own threshold rises as larger ones are freed
-    settings: dict[str, str] = {}
-    now = tried(settings)
-    best = abs(_level(now, late) - wanted), 0.0, settings, now
-    low, high = _TRIM_FROM, _TRIM_TO
-    for _ in range(_TRIM_TRIES if serving.library is None else 0):
-        if best[0] <= _LIKE_IT * wanted:
+    best_at, best = 0.0, tried(0.0)
+    at = near = -1.0 if best[0] > 0 else 1.0  # first as far as it goes; then between that and nothing
+    low, high = min(at, 0.0), max(at, 0.0)
+    for _ in range(_TRIES if serving.library is None else 0):
+        if abs(best[0]) <= _LIKE_IT * wanted:
             break
-        middle = 0.5 * (low + high)
-        settings = {"MALLOC_TRIM_THRESHOLD_": f"{2**middle:.0f}", "MALLOC_MMAP_THRESHOLD_": f"{learned + 1:.0f}"}
-        now = tried(settings)
-        level = _level(now, late)
-        best = min(best, (abs(level - wanted), 2**middle, settings, now), key=lambda one: one[0])
-        low, high = (low, middle) if level > wanted else (middle, high)
+        one = tried(at)
+        best_at, best = min((best_at, best), (at, one), key=lambda pair: abs(pair[1][0]))
+        if at == near and one[0] * at < 0:
+            break  # it keeps still more, or still less
+        low, high = (low, at) if one[0] > 0 else (at, high)
+        at = 0.5 * (low + high)
+    replay.lay_aside(max(0.0, -best_at))
     _, trims_from, settings, now = best
     return settings, settings if trims_from > 2 * learned else {}, now
 
@@ -218,16 +220,30 @@ def _room() -> float:
 
 @dataclass
 class _Replay:
-    """Steps in a file at ``path``, and for how long the program took them.
+    """Steps in a file at ``path``, and for how long the program took them: ``span_s``. ``orders``, ``scale``: as of
+    ``plan``.
 
     ``lasts_s``: as long a replay takes where an allocator gives memory back after a while. Twice what the steps alone
     were seen to take: on a busy machine that is much, and so long it may wait between two measures.
     """
 
-    planned: Plan
     path: Path
+    lives: Lives
+    orders: Floats
+    scale: float
     span_s: float
     lasts_s: float = MEASURES * _PERIOD_S
+    aside: float | None = None
+
+    def __post_init__(self) -> None:
+        self.lay_aside(0.0)
+
+    def lay_aside(self, share: float) -> None:
+        """Of what is there for long, from now on."""
+        if share != self.aside:
+            self.aside = share
+            self.planned = plan(self.lives, self.orders, self.scale, np.random.default_rng(0), share)
+            self.planned.steps.tofile(self.path)
 
     def under(self, one: Variant) -> Floats | str:
         """Resident at each measure, as of the whole program, and behind a trim if there is one; or why not."""
@@ -261,7 +277,7 @@ class _Replay:
 
 def _level(got: Floats, late: NDArray[np.bool_]) -> float:
     """Half way between what there is before a trim and after it, where there is one."""
-    return float(np.median(got[late].mean(axis=1)))
+    return float(np.mean(got[late]))
 
 
 def _outcome(

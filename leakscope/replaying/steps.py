@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..facts.growth.lives import Lives
 from ..facts.series.arithmetic import Floats, Integers
+from ..units import HARDLY
 
 STEP = np.dtype([("thread", "<u4"), ("place", "<u4"), ("bytes", "<u8")])  # struct step of replay.c
 MEASURES = 40
@@ -45,8 +46,11 @@ def is_long(lives: Lives) -> NDArray[np.bool_]:
     return life > _LONG * usual
 
 
-def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -> Plan:
-    """``orders``: how far the program had come at each measure. ``scale``: of so many pieces one is replayed."""
+def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator, aside: float = 0.0) -> Plan:
+    """``orders``: how far the program had come at each measure. ``scale``: of so many pieces one is replayed.
+
+    ``aside``: so much of what is there for long lies by itself, 0 to 1.
+    """
     stretch = _stretches(lives)
     count = lives.weight / lives.bytes / scale
     most = MOST_STEPS / 2
@@ -65,6 +69,7 @@ def plan(lives: Lives, orders: Floats, scale: float, rng: np.random.Generator) -
     freed = np.isfinite(end) & (end <= orders[-1])
     when = np.concatenate([begin, end[freed], orders])
     thread = _threads(lives, of, nth, begin)
+    thread[is_long(lives)[of] & (rng.random(len(of)) < aside)] = lives.thread.max(initial=0) + 1
     by = np.where(lives.end_thread[of] == lives.thread[of], thread, lives.end_thread[of])
     threads = np.concatenate([[0], thread, by[freed]])
     number, inverse = np.unique(threads, return_inverse=True)
@@ -115,8 +120,26 @@ def _stretches(lives: Lives) -> Floats:
     since_it_began = frame["order"] - began + between.fillna(between.median())
     usual = before.groupby([frame[name] for name in same]).transform("median").fillna(since_it_began)
     gap = before.fillna(usual).clip(upper=_LONGEST_STRETCH * usual)
-    back: Floats = np.minimum(gap.to_numpy(dtype=np.float64), lives.begin_order)
+    back: Floats = np.minimum(gap.to_numpy(dtype=np.float64), lives.begin_order - _round_began(lives))
     return back
+
+
+def _round_began(lives: Lives) -> Floats:
+    """At each piece, when its thread began to ask: the last time that it had hardly anything in use, but for what is
+    there for long, which began whenever. What a sample stands for is of the same round: a program that waits between
+    two has little in use then.
+    """
+    began = np.zeros(len(lives))
+    short = np.flatnonzero(~is_long(lives))
+    for thread in np.unique(lives.thread[short]):
+        own = short[lives.thread[short] == thread]
+        by_time = np.argsort(np.concatenate([lives.begin_order[own], lives.end_order[own]]), kind="stable")
+        in_use = np.cumsum(np.concatenate([lives.weight[own], -lives.weight[own]])[by_time])
+        was_idle = np.concatenate([[True], in_use[:-1] <= HARDLY * in_use.max()])
+        is_begin = by_time < own.size
+        first = np.where(was_idle & is_begin, lives.begin_order[own[by_time * is_begin]], 0.0)
+        began[own[by_time[is_begin]]] = np.maximum.accumulate(first)[is_begin]
+    return began
 
 
 def _threads(lives: Lives, of: Integers, nth: Integers, begin: Floats) -> Integers:

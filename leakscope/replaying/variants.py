@@ -46,7 +46,15 @@ class _Other(NamedTuple):
 
 _OTHERS = (
     _Other("jemalloc", "libjemalloc.so*", (Decay(10_000, "MALLOC_CONF", "dirty_decay_ms:{}"),)),
-    _Other("mimalloc", "libmimalloc.so*", (Decay(25, "MIMALLOC_DECOMMIT_DELAY"), Decay(10, "MIMALLOC_PURGE_DELAY"))),
+    _Other(
+        "mimalloc",
+        "libmimalloc.so*",
+        (
+            Decay(25, "MIMALLOC_DECOMMIT_DELAY"),
+            Decay(500, "MIMALLOC_SEGMENT_DECOMMIT_DELAY"),
+            Decay(10, "MIMALLOC_PURGE_DELAY"),
+        ),
+    ),
     _Other("tcmalloc", "libtcmalloc_minimal.so*"),
 )
 

@@ -118,6 +118,19 @@ def test_a_library_is_not_accused_while_somebody_keeps_its_objects(tmp_path, mem
     assert not is_theirs or "Store.frames" in answer.reason
 
 
+@pytest.mark.parametrize(("variable", "is_told"), [("frames", True), ("others", False)])
+def test_an_object_of_the_library_s_that_the_line_hands_over_is_told_in_its_place(tmp_path, variable, is_told):
+    """An index that lives in C: a small part of it was seen, and the rest of the growth is its own, too."""
+    kept = Subject(
+        pid=PID, holder=f"main() {variable} (Index)", variable=variable, type="_codec_c.Table", path=variable
+    )
+    seen_part = Finding("retained-objects", "t", "warning", 0.7, 10 * MiB, kept)
+    (found,) = look(Case(seen(leaking(tmp_path), 5).open()), so_far=[seen_part])
+    assert (found.subject.holder == kept.holder, found.subject.library is None) == (is_told, is_told)
+    assert says(found.title, "inside codec") is not is_told
+    assert says(found.remedy[0], "newer codec") is not is_told
+
+
 def test_a_database_of_the_standard_library_holds_what_it_was_given(tmp_path):
     holder = {
         "path": "main() codec", "edge_kind": "local", "variable": "codec", "owner": "main", "is_user": True,

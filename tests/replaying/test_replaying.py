@@ -118,6 +118,40 @@ def test_sizes_are_mixed_as_they_were_and_add_up() -> None:
     assert float(asked.sum()) == pytest.approx(200 * 600_000 + 5 * MiB, rel=0.03)
 
 
+def in_rounds() -> list[tuple[int, int | None, int, int | None, int, int]]:
+    """Two threads ask for 10 MB each, of three sizes, and free all of it, eight times: then something small stays."""
+    given: list[tuple[int, int | None, int, int | None, int, int]] = []
+    for begin in range(1, 801, 100):
+        for nth in range(40):
+            thread = 2 + nth % 2
+            given.append((begin + nth, begin + 50 + nth, thread, thread, (20_000, 40_000, 60_000)[nth % 3], 500_000))
+        given.append((begin + 95, None, 2, None, 1000, 500_000))
+    return given
+
+
+def test_what_a_sample_stands_for_is_of_its_own_round() -> None:
+    """Between two rounds next to nothing is in use: an allocator gives memory back then, or does not."""
+    lives = of_rows(*in_rounds())
+    orders = np.arange(93.0, 800.0, 100.0)
+    in_use, there, met = 0, {}, []
+    for step in plan(lives, orders, 1.0, np.random.default_rng(0)).steps:
+        if step["thread"] == MEASURE:
+            met.append(in_use)
+        elif step["bytes"]:
+            there[int(step["place"])] = int(step["bytes"])
+            in_use += int(step["bytes"])
+        else:
+            in_use -= there.pop(int(step["place"]))
+    assert len(met) == 8 and max(met) < 8 * 500_000 + MiB
+
+
+def test_what_stays_may_lie_aside_of_what_goes() -> None:
+    lives = of_rows(*in_rounds())
+    for share, threads in ((0.0, {1, 2}), (1.0, {3})):
+        steps = plan(lives, np.linspace(1, 800, 40), 1.0, np.random.default_rng(0), share).steps
+        assert set(steps["thread"][steps["bytes"] == 1000].tolist()) <= threads
+
+
 FREED = """
 import threading, time
 time.sleep(1.5)  # samples begin after a second
