@@ -150,7 +150,8 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
         return replace(growth, leaking=False, reason=reason, is_harmless=True)
     least = growth.least_bytes_per_hour
     span_s = growth.end_s - growth.start_s
-    if growth.leaking is False and least is not None and least * span_s / 3600 > room:
+    unseen_bytes = (least or 0.0) * span_s / 3600
+    if growth.leaking is False and least is not None and unseen_bytes > room:
         reason = f"a leak of {format_rate(least, 0)} would not have shown, and would have filled {limit.label}"
         return replace(growth, leaking=None, reason=reason, least_bytes_per_hour=None)
     if growth.leaking is False and least is not None and least > least_per_hour > 0:
