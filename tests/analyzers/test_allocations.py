@@ -263,3 +263,13 @@ def test_strings_that_the_graph_has_are_somebodys(tmp_path: Path) -> None:
     for at_s in (5, 10, 15, 20):
         builder.row("allocation_stacks", at_s, PID, **row(8 * MiB * at_s, **MADE))
     assert "refcount-drift" not in {finding.kind for finding in analyze(builder.open()).findings}
+
+
+def test_addresses_that_a_library_reserved_are_no_memory_that_stays(tmp_path: Path) -> None:
+    """More than the process has at all: nobody wrote to it."""
+    builder = recorded(tmp_path, row(8 * MiB))
+    reserved = row(0, 6, allocator="mmap", native_library="/venv/lib/python3.11/site-packages/arrow/libarrow.so")
+    size = {name: 1 << 40 for name in ("live_bytes", "settled_bytes", "asked_bytes")} | {"error_bytes": 0}
+    builder.row("allocation_stacks", 20, PID, **(reserved | size))
+    case = Case(builder.open())
+    assert [one.line for one in allocations(case.growth, case.growth.processes[0])] == [5]

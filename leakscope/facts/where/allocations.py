@@ -107,6 +107,9 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[st
     has_both_ends = early[-1] < moments[-1] and early[-1] <= (growth.start_s + growth.end_s) / 2
     first = _at(rows, early[-1]) if has_both_ends else {}
     found = [_of(row, first.get(key)) for key, row in _at(rows, moments[-1]).items()]
+    # A library may reserve a gigabyte of addresses for what it will ask for: that is nothing that anybody holds.
+    most = float(process.held_bytes.max()) if process.held_bytes.size else 0.0
+    found = [one for one in found if one.live_bytes - one.error_bytes <= most]
     return sorted(found, key=lambda one: (-one.bytes, one.stack, one.native_stack))
 
 
