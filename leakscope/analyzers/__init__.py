@@ -69,8 +69,9 @@ def diagnose(case: Case, only: Collection[str] | None = None, thresholds: Mappin
             skipped.append(Skipped(kind, why_not or lacks, applies=bool(why_not) or _OF_SOME_JOBS.isdisjoint(missing)))
             continue
         so_far = tuple(finding for other, own in found.items() if other in earlier for finding in own)
+        given, asked = {**(thresholds or {}), "so_far": so_far}, _parameters(analyzer.findings)
         try:
-            results = list(analyzer.findings(case, **_arguments(analyzer, thresholds or {}, so_far)))
+            results = list(analyzer.findings(case, **{name: given[name] for name in given if name in asked}))
         except Exception as error:  # one diagnosis that fails must not cost the others
             skipped.append(_failed(kind, error))
             continue
@@ -149,11 +150,6 @@ def _kind(name: str, analyzer: ModuleType) -> Kind:
 
 def _failed(kind: str, error: Exception) -> Skipped:
     return Skipped(kind, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
-
-
-def _arguments(analyzer: ModuleType, thresholds: Mapping[str, Any], so_far: Sequence[Finding]) -> dict[str, Any]:
-    known = _parameters(analyzer.findings)
-    return {name: value for name, value in {**thresholds, "so_far": so_far}.items() if name in known}
 
 
 @cache

@@ -90,9 +90,7 @@ def _finding(case: Case, budget: DeviceBudget, oom: Oom, min_account_share: floa
         subject=subject_in(device, oom.stack),
         evidence=evidence,
         doubts=doubts,
-        remedy=list(
-            _remedy(alive, oom, int(device.reserved_levels[oom.position + 1]), min_account_share, min_request_share)
-        ),
+        remedy=_remedy(alive, oom, int(device.reserved_levels[oom.position + 1]), min_account_share, min_request_share),
         series=allocated_curve(device),
     )
 

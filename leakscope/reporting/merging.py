@@ -37,13 +37,9 @@ def _have_one_cause(first: Finding, other: Finding) -> bool:
         return False
     if any(maker.tells(MAKES) and is_made_by_a_compiler(made) for maker, made in ((first, other), (other, first))):
         return not (first.tells(MAKES) and other.tells(MAKES))
-    if one.path is not None and two.path is not None and _is_within(two.path, one.path):
+    if one.path is not None and two.path is not None and f"{two.path}.".startswith((f"{one.path}.", f"{one.path}[")):
         return True
     return first.tells(PILE) and other.tells(PILE) and one.variable is not None and one.variable == two.variable
-
-
-def _is_within(path: str, above: str) -> bool:
-    return path == above or path.startswith((f"{above}.", f"{above}["))
 
 
 def _with(first: Finding, other: Finding) -> Finding:

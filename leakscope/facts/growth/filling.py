@@ -119,8 +119,8 @@ def fills(recording: Recording, pid: int, growth_bytes: int, window_s: tuple[flo
     others = 0.0
     sources = sources_of(recording)
     for one in accumulations(heap, _LEAST_SHARE * gained):
-        filling = _filling(sources, one.place, heap.time_s, window_s) if one.place is not None else None
-        if filling is not None:
+        filling = limited(sources, one.place, heap.time_s) if one.place is not None else None
+        if filling is not None and _explains(filling, heap.time_s, window_s):
             found.append(filling)
         else:
             others += one.growth_bytes
@@ -128,14 +128,9 @@ def fills(recording: Recording, pid: int, growth_bytes: int, window_s: tuple[flo
         return None
     found.sort(key=lambda filling: -filling.growth_bytes)
     share = sum(filling.growth_bytes for filling in found) / gained
-    return Fills(found, share, others / gained, _too_small(recording, sum(f.needed_bytes for f in found)))
-
-
-def _too_small(recording: Recording, needed_bytes: float) -> Limit | None:
-    limit = nearest(limits(recording))
-    if limit is None or needed_bytes <= float(limit.limit_bytes[-1] - limit.used_bytes[-1]):
-        return None
-    return limit
+    limit, needed = nearest(limits(recording)), sum(filling.needed_bytes for filling in found)
+    has_room = limit is None or needed <= float(limit.limit_bytes[-1] - limit.used_bytes[-1])
+    return Fills(found, share, others / gained, None if has_room else limit)
 
 
 def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Filling | None:
@@ -151,11 +146,6 @@ def filled(recording: Recording, process: ProcessGrowth, end_s: float) -> Fillin
     place = max((held, *inside), key=lambda one: one.has_length)
     filling = limited(sources_of(recording), place, heap.time_s)
     return filling or Filling(place, None, None, place.growth_bytes, heap.time_s)
-
-
-def _filling(sources: Sequence[Source], place: Place, time_s: Floats, window_s: tuple[float, float]) -> Filling | None:
-    filling = limited(sources, place, time_s)
-    return filling if filling is not None and _explains(filling, time_s, window_s) else None
 
 
 def limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling | None:
@@ -174,19 +164,16 @@ def limited(sources: Sequence[Source], place: Place, time_s: Floats) -> Filling 
 def _cap(sources: Sequence[Source], place: Place) -> Cap | None:
     """The lowest limit not yet exceeded; one of unknown height if none is left."""
     for held in _held_as(place):
-        found = [_with_value(cap, place) for cap in caps(sources, held.as_holder())]
-        kept = [cap for cap in (_kept(cap, float(place.length[-1])) for cap in found) if cap.members]
-        if kept:
-            return min(kept, key=lambda cap: cap.members[-1])
+        found, seen, length = caps(sources, held.as_holder()), _numbers_beside(place), float(place.length[-1])
+        # What a snapshot saw in the attribute that the length is compared with is the number, whatever the sources say.
+        known = [(cap, (seen[cap.attribute],) if cap.attribute in seen else cap.members) for cap in found]
+        found = [cap._replace(members=members) for cap, members in known]
+        kept = [cap._replace(members=tuple(n for n in cap.members if n * _OVER >= length)) for cap in found]
+        if any(cap.members for cap in kept):  # without the numbers that were exceeded
+            return min((cap for cap in kept if cap.members), key=lambda cap: cap.members[-1])
         if found and not all(cap.members for cap in found):
             return next(cap for cap in found if not cap.members)
     return None
-
-
-def _with_value(cap: Cap, place: Place) -> Cap:
-    """What a snapshot saw in the attribute that the length is compared with is the number, whatever the sources say."""
-    seen = _numbers_beside(place).get(cap.attribute or "")
-    return cap if seen is None else cap._replace(members=(seen,))
 
 
 def _numbers_beside(place: Place) -> dict[str, int]:
@@ -203,11 +190,6 @@ def _beside(place: Place) -> int | None:
     numbers = (number for name, number in _numbers_beside(place).items() if _LIMIT.search(name))
     kept = (number for number in numbers if number * _OVER >= length)
     return min((number for number in kept if not place.is_user or number <= length * _OVER), default=None)
-
-
-def _kept(cap: Cap, length: float) -> Cap:
-    """Without the numbers that were exceeded."""
-    return cap._replace(members=tuple(members for members in cap.members if members * _OVER >= length))
 
 
 def _held_as(place: Place) -> Iterator[Place]:
