@@ -109,16 +109,16 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
     held = np.interp(moments, process.time_s, process.held_bytes)
     kept = _kept(process, moments)
     scale = max(1.0, float(in_use.max()) / _room())
-    of_malloc = np.minimum(kept + in_use, held)
+    level, peak = float(np.mean(held[late])), float(process.held_bytes.max())
+    # Compared as wholes: what was in use, and what was resident, were not read at the same moments.
+    wanted, most = min(level, float(np.mean((kept + in_use)[late]))), min(peak, float((kept + in_use).max()))
     with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
         replay = _Replay(Path(folder, "steps"), lives, orders, scale, span_s)
-        wanted = float(np.mean(of_malloc[late]))
         largest_freed = float(lives.bytes[np.isfinite(lives.end_order)].max(initial=0.0))
         like_it, lasting, now = _like_it(serving, largest_freed, replay, wanted, late)
         others = [(one, replay.under(one)) for one in variants(serving, like_it, lasting)]
     found = [(Variant(AS_RECORDED), now), *others]
-    level, peak = float(np.mean(held[late])), float(process.held_bytes.max())
-    figures = late, now, (level, wanted), (peak, float(of_malloc.max()))
+    figures = late, now, (level, wanted), (peak, most)
     return WhatIf(
         f"{process.name}[{process.pid}]",
         len(lives),
