@@ -31,7 +31,6 @@ static sem_t *turns;
 static void **pieces;
 static uint64_t *resident_bytes;
 static uint64_t period_us, due_us;
-static uint64_t begun_step, next_measure; /* of the steps between two measures */
 static int (*trim)(size_t);
 static int failed;
 
@@ -57,35 +56,12 @@ static uint64_t clock_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-static void wait_until(uint64_t then_us)
-{
-    uint64_t now_us = clock_us();
-    if (now_us < then_us)
-        usleep((useconds_t)(then_us - now_us));
-}
-
-/* Allocators that give back after a while get one, however quick the steps are: they are spread over the time between two
- * measures, as some give back only when they are asked for something. */
-static void keep_pace(void)
-{
-    enum { EVERY = 64 };
-    uint64_t left = next_measure - next_step;
-    if (period_us && left % EVERY == 0)
-        wait_until(due_us - period_us * left / (next_measure - begun_step + 1));
-}
-
-static void begin_interval(void)
-{
-    due_us = clock_us() + period_us;
-    begun_step = next_measure = next_step + 1;
-    while (next_measure < step_count && steps[next_measure].thread != MEASURE)
-        next_measure++;
-}
-
 static void measure(void)
 {
-    wait_until(due_us);
-    begin_interval();
+    uint64_t now_us = clock_us();
+    if (now_us < due_us) /* allocators that give back after a while get one, however quick the steps were */
+        usleep((useconds_t)(due_us - now_us));
+    due_us = clock_us() + period_us;
     resident_bytes[measured++] = resident();
     if (trim) {
         trim(0);
@@ -141,10 +117,8 @@ static void *run(void *argument)
         while (next_step < step_count && (steps[next_step].thread == own || steps[next_step].thread == MEASURE)) {
             if (steps[next_step].thread == MEASURE)
                 measure();
-            else {
-                keep_pace();
+            else
                 do_step(&steps[next_step]);
-            }
             next_step++;
         }
         int is_over = own && next_step > last_step[own];
@@ -178,6 +152,7 @@ EXPORT int replay(const struct step *all, uint64_t count, uint32_t thread_count,
     steps = all;
     step_count = count;
     period_us = period;
+    due_us = clock_us() + period_us;
     trim = is_trimmed ? (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim") : NULL;
     last_step = memory(thread_count * sizeof *last_step);
     is_begun = memory(thread_count);
@@ -192,7 +167,6 @@ EXPORT int replay(const struct step *all, uint64_t count, uint32_t thread_count,
         if (all[at].thread != MEASURE)
             last_step[all[at].thread] = at;
     uint64_t before = resident();
-    begin_interval();
     run(NULL);
     for (uint64_t i = 0; i < measured; i++)
         to[i] -= (int64_t)before;
