@@ -61,7 +61,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One process, replayed. ``kept_bytes``: what malloc kept free, by its own figures; and in the replay."""
+    """One process, replayed. ``kept_bytes``: what malloc kept free, by its own figures, or None where it has none; and
+    in the replay."""
 
     process: str
     sample_count: int
@@ -69,13 +70,15 @@ class WhatIf:
     asked_bytes: int
     scale: float
     held_bytes: int
-    kept_bytes: int
+    kept_bytes: int | None
     replayed_kept_bytes: int
     outcomes: tuple[Outcome, ...]
 
     @property
     def is_true(self) -> bool:
-        """Whether the replay of what was recorded comes out as it was."""
+        """Whether the replay of what was recorded comes out as it was; False where nobody can tell."""
+        if self.kept_bytes is None:
+            return False
         difference = abs(self.replayed_kept_bytes - self.kept_bytes)
         return difference <= max(_NOT_MUCH, _MAY_DIFFER * max(self.kept_bytes, self.replayed_kept_bytes))
 
@@ -109,16 +112,18 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
     held = np.interp(moments, process.time_s, process.held_bytes)
     kept = _kept(process, moments)
     scale = max(1.0, float(in_use.max()) / _room())
-    of_malloc = np.minimum(kept + in_use, held)
+    level, peak = float(np.mean(held[late])), float(process.held_bytes.max())
+    # Compared as wholes: what was in use, and what was resident, were not read at the same moments.
+    of_malloc = None if kept is None else kept + in_use
+    wanted = None if of_malloc is None else min(level, float(np.mean(of_malloc[late])))
     with tempfile.TemporaryDirectory(prefix="leakscope-") as folder:
         replay = _Replay(Path(folder, "steps"), lives, orders, scale, span_s)
-        wanted = float(np.mean(of_malloc[late]))
         largest_freed = float(lives.bytes[np.isfinite(lives.end_order)].max(initial=0.0))
         like_it, lasting, now = _like_it(serving, largest_freed, replay, wanted, late)
         others = [(one, replay.under(one)) for one in variants(serving, like_it, lasting)]
     found = [(Variant(AS_RECORDED), now), *others]
-    level, peak = float(np.mean(held[late])), float(process.held_bytes.max())
-    figures = late, now, (level, wanted), (peak, float(of_malloc.max()))
+    wanted = min(level, _level(now, late)) if wanted is None else wanted
+    figures = late, now, (level, wanted), (peak, min(peak, float((now if of_malloc is None else of_malloc).max())))
     return WhatIf(
         f"{process.name}[{process.pid}]",
         len(lives),
@@ -126,7 +131,7 @@ def what_if(recording: Recording, pid: int | None = None) -> WhatIf:
         round(float(lives.weight.sum())),
         replay.planned.scale,
         round(level),
-        round(float(np.mean(kept[late]))),
+        None if kept is None else round(float(np.mean(kept[late]))),
         round(float(np.mean((now[:, 0] - in_use)[late]))),
         tuple(_outcome(one, got, *figures) for one, got in found),
     )
@@ -148,7 +153,7 @@ def in_use_at(lives: Lives, orders: Floats) -> Floats:
 
 
 def _like_it(
-    serving: Variant, largest: float, replay: _Replay, wanted: float, late: NDArray[np.bool_]
+    serving: Variant, largest: float, replay: _Replay, wanted: float | None, late: NDArray[np.bool_]
 ) -> tuple[dict[str, str], dict[str, str], Floats]:
     """Settings with which the replay keeps as much as the program did, as nearly as any do; those of them that hold
     whatever else is set; and what it kept.
@@ -169,14 +174,14 @@ def _like_it(
         found = replay.under(replace(serving, environment={**serving.environment, **settings}))
         if isinstance(found, str):
             raise BadInput(f"the replay failed: {found}")
-        return _level(found, late) - wanted, trims_from, settings, found
+        return _level(found, late) - (wanted or 0.0), trims_from, settings, found
 
     learned = max(_MMAP_THRESHOLD, min(_MOST_LEARNED, largest))  # malloc's own threshold rises as larger ones are freed
     best_at, best = 0.0, tried(0.0)
     at = near = -1.0 if best[0] > 0 else 1.0  # first as far as it goes; then between that and nothing
     low, high = min(at, 0.0), max(at, 0.0)
-    for _ in range(_TRIES if serving.library is None else 0):
-        if abs(best[0]) <= _LIKE_IT * wanted:
+    for _ in range(_TRIES if serving.library is None and wanted is not None else 0):
+        if abs(best[0]) <= _LIKE_IT * (wanted or 0.0):
             break
         one = tried(at)
         best_at, best = min((best_at, best), (at, one), key=lambda pair: abs(pair[1][0]))
@@ -206,11 +211,10 @@ def _chosen(case: Case, pid: int | None) -> ProcessGrowth:
     return max(able, key=free)
 
 
-def _kept(process: ProcessGrowth, moments: Floats) -> Floats:
-    """Free inside malloc and resident: malloc also counts what it has returned."""
+def _kept(process: ProcessGrowth, moments: Floats) -> Floats | None:
+    """Free inside malloc and resident: malloc also counts what it has returned. None where it counts neither."""
     at_s, free, _, room = free_and_room(process, process.rows("sentinels"))
-    kept: Floats = np.interp(moments, at_s, np.minimum(free, np.maximum(0.0, room))) if at_s.size else 0 * moments
-    return kept
+    return np.interp(moments, at_s, np.minimum(free, np.maximum(0.0, room))) if at_s.size else None
 
 
 def _room() -> float:
@@ -332,6 +336,9 @@ def _lines(found: WhatIf) -> Iterator[str]:
         less = "" if one.name == AS_RECORDED else format_bytes(one.level_bytes - found.held_bytes, signed=True)
         yield f"{one.name:{width}}  {format_bytes(one.level_bytes):>12}  {less:>10}  {format_bytes(one.peak_bytes):>10}"
     yield ""
+    if found.kept_bytes is None:
+        yield "what serves malloc does not say what it keeps: whether the replay is like the program, nobody can tell"
+        return
     kept, replayed = format_bytes(found.kept_bytes), format_bytes(found.replayed_kept_bytes)
     yield f"malloc kept {kept} free in the program, and {replayed} in the replay of it"
     if not found.is_true:

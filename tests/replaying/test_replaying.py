@@ -11,11 +11,12 @@ import pytest
 
 from leakscope.cli import main
 from leakscope.facts.growth.lives import Lives, lives_of
-from leakscope.replaying import error_of
+from leakscope.replaying import Outcome, WhatIf, as_json, as_text, error_of
 from leakscope.replaying.steps import MEASURE, is_long, plan
 
 from ..agent.staging import rows, run, stage
 from ..golden import RECORDINGS
+from ..sentences import says
 
 MiB = 1 << 20
 ARENAS = RECORDINGS / "arenas_of_request_threads-leaky.parquet"
@@ -191,6 +192,14 @@ def test_arenas_of_many_threads_are_fewer_with_a_limit(capsys: pytest.CaptureFix
     held = {one["name"]: one["level_bytes"] for one in found["outcomes"]}
     assert held["MALLOC_ARENA_MAX=2"] < 0.4 * held["now"]
     assert held["MALLOC_MMAP_THRESHOLD_=131072"] > 0.9 * held["now"]
+
+
+def test_what_malloc_does_not_say_is_not_nothing() -> None:
+    """mimalloc has no figure of what it keeps: the replay is compared with nothing, and taken as it comes out."""
+    found = WhatIf("serve.py[1]", 9000, 4, 500 * MiB, 1.0, 119 * MiB, None, 54 * MiB, (Outcome("now", MiB, MiB),))
+    assert not found.is_true
+    assert as_json(found)["kept_bytes"] is None
+    assert says(as_text(found), "does not say what it keeps", "nobody can tell") and "kept 0" not in as_text(found)
 
 
 @pytest.mark.live
