@@ -269,7 +269,7 @@ def test_addresses_that_a_library_reserved_are_no_memory_that_stays(tmp_path: Pa
     """More than the process has at all: nobody wrote to it."""
     builder = recorded(tmp_path, row(8 * MiB))
     reserved = row(0, 6, allocator="mmap", native_library="/venv/lib/python3.11/site-packages/arrow/libarrow.so")
-    size = {name: 1 << 40 for name in ("live_bytes", "settled_bytes", "asked_bytes")} | {"error_bytes": 0}
+    size = dict.fromkeys(("live_bytes", "settled_bytes", "asked_bytes"), 1 << 40) | {"error_bytes": 0}
     builder.row("allocation_stacks", 20, PID, **(reserved | size))
     case = Case(builder.open())
     assert [one.line for one in allocations(case.growth, case.growth.processes[0])] == [5]

@@ -18,7 +18,8 @@ from ..series.arithmetic import Floats
 from ..tables import int_of, only, text_of
 
 TABLE = "allocation_stacks"
-NATIVE = ("malloc", "mmap")
+_MAPPED = "mmap"
+NATIVE = ("malloc", _MAPPED)
 OBJECTS = ("objects",)
 # Of a wheel the libraries lie in the package, or beside it in a folder of its name: numpy.libs, .libs_lxml.
 _PACKAGES = re.compile(r"(?:site|dist)-packages/(?:\.libs_?)?([^/.]+)")
@@ -109,7 +110,7 @@ def allocations(growth: TreeGrowth, process: ProcessGrowth, allocators: tuple[st
     found = [_of(row, first.get(key)) for key, row in _at(rows, moments[-1]).items()]
     # A library may reserve a gigabyte of addresses for what it will ask for: that is nothing that anybody holds.
     most = float(process.held_bytes.max()) if process.held_bytes.size else 0.0
-    found = [one for one in found if one.live_bytes - one.error_bytes <= most]
+    found = [one for one in found if one.allocator != _MAPPED or one.live_bytes <= most]
     return sorted(found, key=lambda one: (-one.bytes, one.stack, one.native_stack))
 
 
