@@ -32,6 +32,12 @@ class BadInput(LeakscopeError):
     exit_status = 2
 
 
+class NothingToFix(LeakscopeError):
+    """A recording in which nothing is found that an edit could mend (exit status 4)."""
+
+    exit_status = 4
+
+
 class UnreadableRecording(LeakscopeError):
     """A recording that is missing, empty, truncated, foreign or of a newer format (exit status 3)."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .comparing import Comparison, compare
-from .errors import BadInput
+from .errors import BadInput, NothingToFix
 from .evidence.edits import edited_by
 from .facts.case import Case
 from .facts.code.editing import Edited
@@ -55,12 +55,12 @@ class Fix:
 def fix_of(recording: Recording, number: int | None = None) -> Fix:
     """The edit for a finding: of that number, or the first that has one, or the first.
 
-    **Errors** BadInput if the report has no such finding.
+    **Errors** NothingToFix if the report has no finding, BadInput if it has none of that number.
     """
     case = Case(recording)
     report = report_of(case)
     if not report.findings:
-        raise BadInput(f"nothing to fix: {report.verdict.headline}")
+        raise NothingToFix(f"nothing to fix: {report.verdict.headline}")
     if number is not None and not 1 <= number <= len(report.findings):
         raise BadInput(f"there is no finding {number}: the report has {len(report.findings)}")
     able = (at for at, one in enumerate(report.findings, 1) if one.edit is not None and one.edit.diff is not None)

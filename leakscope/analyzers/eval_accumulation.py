@@ -178,5 +178,6 @@ def _innocent(process: ProcessGrowth, passages: _Passages, share: float) -> str:
         return f"{passages.words} raised memory by up to {peak} and gave it back, {passages.entries} times"
     kept = format_bytes(passages.each_bytes, signed=True)
     part = f"{max(share, 0):.0%} of what {process.name} gained and has not freed"
+    part = _comes_back(share) if share > 1.0 else part  # other phases gave some of it back
     times = "once" if passages.entries == 1 else f"in each of {passages.entries} runs"
     return f"{passages.words}: {kept} {times}, {part}"

@@ -10,7 +10,7 @@ from ..facts.processes.ranks import named_ranks as named
 from ..facts.processes.ranks import who_leaks
 from ..findings import SEVERITIES, Finding, ended_by_lack
 from ..kinds import FILLS, HELD, KILL
-from ..units import format_bytes, format_duration, format_rate
+from ..units import SOME, format_bytes, format_duration, format_rate
 from ..words import ended
 from ._job import JobVerdict
 from ._merging import Part
@@ -120,9 +120,13 @@ def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
     firsts = [what_grows(part.judged.report.findings) for part in own]
     prints = [first.likeness for first in firsts if first is not None]
     each = " each" if len(own) > 1 else ""
-    amount = f"{format_bytes(statistics.median_high(grown))}{each} in {format_duration(seconds)}"
+    least, most = min(grown), max(grown)
+    size = format_bytes(statistics.median_high(grown))
+    size = f"{format_bytes(least)} to {format_bytes(most)}" if most - least > SOME * most else size
+    amount = f"{size}{each} in {format_duration(seconds)}"
     rates = [rate for part in own if (rate := part.judged.report.verdict.growth_bytes_per_hour) is not None]
-    pace = f" ({format_rate(statistics.median_high(rates), statistics.median_high(grown))}{each})" if rates else ""
+    middle = f"{each} on the rank in the middle" if size != format_bytes(statistics.median_high(grown)) else each
+    pace = f" ({format_rate(statistics.median_high(rates), statistics.median_high(grown))}{middle})" if rates else ""
     gained = f"{'they' if len(own) > 1 else 'it'} gained {amount}{pace}"
     if not prints:
         return gained

@@ -456,13 +456,23 @@ class _Recording:
         peak = f"{self._peak(self._finished, answer)}; " if self._finished and not self._has_told_peak else ""
         why_not = self._answering.why_not if self._answering is not None else ""
         if self._failed_to_start(elapsed_s):
-            why_not = "it failed as it began, which says nothing of its memory"
+            why_not = f"it failed as it began, which says nothing of its memory{self._own_python()}"
         if why_not:
             what = "final verdict" if answer is not None else "verdict"
             if elapsed_s >= FIRST_S:  # there is more to be said of it
                 what, why_not = f"{what} yet", f"{why_not}; {command} judges it"
             console.say_under(f"no {what}: {why_not}")
         console.say_under(f"{peak}{self._recorded(shown, command)}")
+
+    def _own_python(self) -> str:
+        """Who activates our environment to record has our Python for ``python``, which lacks the program's packages."""
+        command = self._options.command
+        is_python = bool(command) and os.path.basename(command[0]).startswith("python")
+        path = launch.find_program(command[0], os.environ.get("PATH")) if is_python else ""
+        folder = os.path.dirname(sys.executable)
+        if os.path.dirname(path) != folder or not os.path.exists(os.path.join(folder, os.pardir, "pyvenv.cfg")):
+            return ""
+        return f"; it ran {path}, which is leakscope's own: if a module is missing there, write your project's Python"
 
     def _failed_to_start(self, elapsed_s: float) -> bool:
         status = self._job.wait_status

@@ -252,6 +252,14 @@ def test_of_a_failed_start_nothing_is_said_to_have_grown(tmp_path: Path) -> None
     assert "grew" not in why + last
 
 
+@pytest.mark.live
+def test_who_gets_leakscopes_own_python_for_their_own_is_told(tmp_path: Path) -> None:
+    """Its environment is active, so that ``python`` is its, without the program's packages."""
+    done = record(tmp_path, "--", sys.executable, "-c", "import no_such_module", finalize=True)
+    *_, why, _ = done.stderr.splitlines()
+    assert f"it ran {sys.executable}, which is leakscope's own" in why
+
+
 LEAKS = "kept = []\nfor n in range(70):\n    kept.append(bytearray(1 << 20))\n    time.sleep(0.1)\n"
 
 
