@@ -191,7 +191,7 @@ def _through(so_far: Sequence[Finding], process: ProcessGrowth, look: _Look) -> 
     """
     text = look.line.text if look.line is not None else ""
     for one in (f.subject for f in so_far if not f.wasted and f.subject.pid == process.pid):
-        packages = {name.split(".", 1)[0] for name in re.findall(r"[\w.]+\.\w+", one.type or "")}
+        packages = set(re.findall(r"(?<![\w.])(\w+)\.", one.type or ""))
         is_named = one.variable is not None and re.search(rf"\b{re.escape(one.variable)}\b", text) is not None
         if is_named and packages - STANDARD_LIBRARY - _PLAIN:
             return one

@@ -43,7 +43,7 @@ _KIND = "thread-pileup"
 _OF_LIBRARY = "Thread._bootstrap"  # its first frame, told where no later one is the job's own: idle workers of a pool
 _RUN = ".run"  # what a class derived from Thread runs
 _UNKNOWN = "none was seen in a function of the job's own code: what they run is not known"
-_MODULE = re.compile(r".*/(?:site-packages|dist-packages|python3\.\d+)/(.+)\.py$")  # the innermost of these folders
+_PACKAGES = re.compile(r"/(?:site-packages|dist-packages|python3\.\d+)(?=/)")  # the last of these folders counts
 _MAKES = ".__init__"
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")
 _TIMER = "threading.Timer"
@@ -153,8 +153,8 @@ def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
     file = text_of(kind, "owner_file")
     if kind is None or file is None or kind["function"] == _OF_LIBRARY or any(s.file == file for s in case.sources):
         return None
-    found = _MODULE.search(file)
-    return f"{found.group(1).replace('/', '.')}.{kind['function']}()" if found is not None else None
+    _, *below = _PACKAGES.split(file)
+    return f"{below[-1][1 : -len('.py')].replace('/', '.')}.{kind['function']}()" if below else None
 
 
 def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
