@@ -89,7 +89,7 @@ def findings(
             text = f"no snapshot of {process.label} weighed its tensors: what malloc handed out may be theirs"
             reasons.append(Skipped(_KIND, text))
             continue
-        elif look.is_of_torch and is_partly_read(process) and ever_more_tensors(process, growth.start_s, growth.end_s):
+        elif ever_more_tensors(process, growth.start_s, growth.end_s) and look.is_of_torch and is_partly_read(process):
             text = f"ever more tensors live in {process.label}, and of its objects a part was read: they may have it"
             reasons.append(Skipped(_KIND, text))
             continue

@@ -595,6 +595,10 @@ def _how_to_bound(one: Held, kind: str) -> str:
             variable = name
         else:  # donors = self.bank.setdefault(key, [])
             variable, filled = f"{name}, a {kind} in {variable}", f" that {one.line.place} fills,"
+    if emptied := emptied_by(one.named.type_name):
+        return (
+            f"call {emptied[0]}() of {variable}{filled} now and then, or make a new {kind}: it keeps what it was given"
+        )
     if kind == "deque":
         return f"bound {variable}{filled}, by the maxlen of its deque, or empty it once it has been used"
     if kind.endswith(("dict", "Dict", "Counter")):
@@ -608,10 +612,6 @@ def _how_to_bound(one: Held, kind: str) -> str:
     if kind in ("list", "bytearray"):
         keep = f", or keep the latest (del {name}[:-N])" if len(name) <= SHORT else ""
         return f"empty {variable}{filled} once it has been used{keep}"
-    if emptied := emptied_by(one.named.type_name):
-        return (
-            f"call {emptied[0]}() of {variable}{filled} now and then, or make a new {kind}: it keeps what it was given"
-        )
     return f"remove what is no longer needed from {variable}{filled}, or bound it"
 
 

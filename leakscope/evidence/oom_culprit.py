@@ -67,7 +67,7 @@ def culprit(case: Case, hog: Process, so_far: Sequence[Finding]) -> Culprit | No
     if found is not None:
         return found
     with_it = [m for m in case.processes if m is not hog and m.born_s < hog.died_s <= m.died_s + _SAME_S]
-    others = [one for one in (_filled_up(case, m) for m in with_it) if one is not None]
+    others = [one for one in (_by_snapshots(case, m) for m in with_it) if one is not None]
     if others:
         return max(others, key=lambda one: one.filled_bytes)
     unheld = [f for f in so_far if f.tells(ASIDE) and _is_about(f, hog) and f.subject.line and f.bytes >= SOME * held]
@@ -146,57 +146,52 @@ def would_have_been_enough(hog: Process, blamed: Culprit | None, limit_bytes: in
     return Evidence("; ".join(parts), figures) if parts else None
 
 
-def _by_snapshots(case: Case, hog: Process, held: int) -> Culprit | None:
-    """The run may have been too short to call it a leak, or what is left beside libraries too little."""
-    filled = _filled_up(case, hog)
-    if filled is not None:
-        return filled
-    seen = case.heap(hog.pid)
-    if not seen.time_s.size:
-        return None
-    then = min(held, seen.rss_bytes[-1] or held)  # more may have come since
-    large = [one for one in _named(seen) if one.deep_bytes[-1] >= MOST * then]
-    place = min(large, key=lambda one: (float(one.deep_bytes[-1]), -len(one.path)), default=None)
-    if place is None:
-        return None
-    size, share = int(place.deep_bytes[-1]), min(1.0, float(place.deep_bytes[-1]) / held)
-    clause = f"{_name(holder_name(place))} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
-    return Culprit(clause, _subject_of(case, hog, place), size, share, size)
-
-
-def _filled_up(case: Case, hog: Process) -> Culprit | None:
-    """The innermost name of the user's that gained most of what a process did, since some snapshot of it: imports and
-    the first step may have come before.
+def _by_snapshots(case: Case, hog: Process, held: int | None = None) -> Culprit | None:
+    """What filled up: the run may have been too short to call it a leak, or what is left beside libraries too little.
+    Else, of ``held`` bytes, what was most of it.
     """
     seen = case.heap(hog.pid)
+    named = [one for one in seen.places if one.has_users_name]
+    filled = _filled_up(seen, named)
+    place, first, seconds = filled if filled is not None else (None, 0, 0.0)
+    if place is None and held and seen.time_s.size:
+        then = min(held, seen.rss_bytes[-1] or held)  # more may have come since
+        place = _innermost([one for one in named if one.deep_bytes[-1] >= MOST * then])
+    if place is None:
+        return None
+    size = int(place.deep_bytes[-1])
+    share = min(1.0, size / max(hog.held_bytes or 0, 1))
+    line = next(iter(adding_lines(case.sources, place.as_holder())), None)
+    subject = subject_of(hog, line or defined_at(place), device="cpu", **about(place, place))
+    name = _name(holder_name(place))
+    if filled is None:
+        clause = f"{name} held most: {format_bytes(size)}, {share:.0%} of it, at the last snapshot"
+        return Culprit(clause, subject, size, share, size)
+    clause = f"{name} grew from {format_bytes(first)} to {format_bytes(size)} in {format_duration(seconds)}"
+    clause += f": at least {share:.0%} of what {hog.label} held"
+    return Culprit(clause, subject, size, share, size, bytes_per_s=over(size - first, seconds))
+
+
+def _filled_up(seen: Heap, named: Sequence[Place]) -> tuple[Place, int, float] | None:
+    """The innermost that gained a good part of what the process did since some snapshot of it, with its bytes then, and
+    how long ago that was: imports and the first step may have come before.
+    """
     since: dict[Place, int] = {}
-    for one in _named(seen):
+    for one in named:
         gained, came = (size[-1] - size[:-1] for size in (one.deep_bytes, seen.rss_bytes))
         own = np.flatnonzero((gained >= SLIGHT) & (gained >= GOOD_PART * came))
         if own.size:
             since[one] = int(own[np.argmax(gained[own])])
     gains = {one: float(one.deep_bytes[-1] - one.deep_bytes[at]) for one, at in since.items()}
-    large = [one for one, gained in gains.items() if gained >= MOST * max(gains.values())]
-    place = min(large, key=lambda one: (float(one.deep_bytes[-1]), -len(one.path)), default=None)
+    place = _innermost([one for one, gained in gains.items() if gained >= MOST * max(gains.values())])
     if place is None:
         return None
     at = since[place]
-    first, size = int(place.deep_bytes[at]), int(place.deep_bytes[-1])
-    seconds = float(seen.time_s[-1] - seen.time_s[at])
-    share = min(1.0, size / max(hog.held_bytes or 0, 1))
-    clause = f"{_name(holder_name(place))} grew from {format_bytes(first)} to {format_bytes(size)}"
-    clause += f" in {format_duration(seconds)}: at least {share:.0%} of what {hog.label} held"
-    subject = _subject_of(case, hog, place)
-    return Culprit(clause, subject, size, share, size, bytes_per_s=over(size - first, seconds))
+    return place, int(place.deep_bytes[at]), float(seen.time_s[-1] - seen.time_s[at])
 
 
-def _named(seen: Heap) -> list[Place]:
-    return [one for one in seen.places if one.has_users_name]
-
-
-def _subject_of(case: Case, hog: Process, place: Place) -> Subject:
-    line = next(iter(adding_lines(case.sources, place.as_holder())), None)
-    return subject_of(hog, line or defined_at(place), device="cpu", **about(place, place))
+def _innermost(places: Sequence[Place]) -> Place | None:
+    return min(places, key=lambda one: (float(one.deep_bytes[-1]), -len(one.path)), default=None)
 
 
 def hog_of(victim: Process | None, others: Sequence[Process], at_s: float | None) -> Process | None:

@@ -92,7 +92,7 @@ def _holders(recording: Recording, takes: list[Row]) -> Iterator[Row]:
     is_cut_short = {(row["pid"], row["take"]): bool(row["truncated"]) for row in takes}
     for row in takes:
         seen = whole_heap(recording, row["pid"])
-        at = seen.position(row["take"])
+        at = seen.takes.index(row["take"]) if row["take"] in seen.takes else None
         if at is not None:
             process, is_whole = (row["pid"], row["start_ticks"]), not is_cut_short[row["pid"], seen.takes[0]]
             told = partial(holders_of, process, seen.places, at, 0, is_whole=is_whole)

@@ -67,10 +67,6 @@ class Heap:
         told = [place for place in found.values() if not is_harmless(place.type_name)]
         return sorted(told, key=lambda place: (len(place.path), place.path))[:most]
 
-    def position(self, take: int) -> int | None:
-        """Of a snapshot; None: it has no graph."""
-        return self.takes.index(take) if take in self.takes else None
-
 
 @remembered
 def whole_heap(recording: Recording, pid: int) -> Heap:
