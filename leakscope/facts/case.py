@@ -78,8 +78,12 @@ class Case:
     def growth(self) -> TreeGrowth:
         """Whether the tree of processes grows, and each process over its life."""
         growth = self._judged
-        found = () if growth.leaking else self.kills.sure
-        killed = [k for k in found if k.time_s is not None and growth.start_s <= k.time_s < growth.end_s]
+        # That of the job itself is its end, and says nothing of what was unclear before.
+        killed = [
+            k for k in (() if growth.leaking else self.kills.sure)
+            if k.time_s is not None and growth.start_s <= k.time_s < growth.end_s
+            and (growth.leaking is False or k.victim is None or not k.victim.is_root)
+        ]  # fmt: skip
         if not killed:
             return growth
         count = f"{len(killed)} processes" if len(killed) > 1 else "a process"

@@ -127,6 +127,7 @@ def test_what_was_held_most_is_not_said_to_grow(tmp_path: Path) -> None:
     builder.take(PID, 1, 1.0, holders=[holder], rss_bytes=800 * MiB)
     report = answer(builder)
     kill = found(report)
+    assert "too short" in report.verdict.headline, "and not that what was killed is gone"
     assert "train.rows held most: 700 MiB" in kill.title
     assert "grew" not in kill.title and "enough" not in kill.title  # it may need what it has
     assert kill.subject.variable == "rows"
