@@ -242,8 +242,9 @@ def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[
     for place in held:
         graph = next((one for one in place.children if one.type_name == GRAPH_TYPE), None)
         size = graph.deep_bytes if graph is not None else np.zeros(2)
-        is_set = goes_on_setting(case.sources, place.reference.variable or "", progress)
-        if size[-1] < _LEAST_IDLE or size[-1] != size[-2] or place.reference.edge_kind != "attribute" or is_set:
+        if size[-1] < _LEAST_IDLE or size[-1] != size[-2] or place.reference.edge_kind != "attribute":
+            continue
+        if goes_on_setting(case.sources, place.reference.variable or "", progress):
             continue
         since = format_duration(float(heap.time_s[-1] - heap.time_s[-2]))
         yield _Part(
@@ -251,7 +252,7 @@ def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[
             int(size[-1]),
             "in its autograd graph, which no backward pass uses",
             "a backward pass lets go of what a graph keeps",
-            f"the graph and what it saved for a backward pass was the same {since} before the last snapshot",
+            f"the graph and what it saved for a backward pass were the same {since} before the last snapshot",
             "make it under torch.no_grad(), or detach",
             "autograd-history",
             ("torch.Tensor", float(size[-1])),

@@ -215,11 +215,18 @@ def test_a_form_that_a_library_is_making_at_this_moment_is_ruled_out(tmp_path):
     assert not findings, findings[0].title
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"role": "python-spawn", "cmdline": FILE},
+        {"cmdline": "/usr/bin/python3 -u /home/me/train.py --lr 1", "born_s": 2.0},
+    ],
+)
 @pytest.mark.parametrize(("seed", "count"), [(0, 1), (10_000, 0)])
-def test_a_table_that_each_spawned_process_loads_is_there_once_too_often(tmp_path, seed, count):
+def test_a_table_that_each_spawned_process_loads_is_there_once_too_often(tmp_path, seed, count, how):
     """By its content, not by its name and size: each of two ranks may read its own part of the data."""
     builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
-    builder.process(PID + 1, role="python-spawn", cmdline=FILE).samples(PID + 1, [200 * MiB] * 60)
+    builder.process(PID + 1, **how).samples(PID + 1, [200 * MiB] * 60, from_s=how.get("born_s", 0.0))
     builder.source(PID + 1, FILE, SOURCE)
     place = {"path": "main() examples", "type_name": "list", "deep_bytes": 60 * MiB, "parent_path": "main()"}
     name = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}

@@ -100,3 +100,11 @@ def test_a_row_without_figures_costs_no_other_its_look(tmp_path):
     builder.row("phases", 10.0, PID, entry_count=1, **figures).row("phases", 20.0, PID, **figures)
     (result,) = eval_results(builder.row("phases", 25.0, PID, entry_count=4, **figures).ends().open())
     assert isinstance(result, RuledOut)
+
+
+def test_of_what_others_give_back_no_more_than_all_is_said_to_stay(tmp_path):
+    """Training gives back two thirds of what each evaluation took."""
+    found = eval_results(recorded(tmp_path, kept_mib=31, peak_mib=10, train_mib=-21), min_share=100.0)
+    (reason,) = [r.reason for r in found if isinstance(r, RuledOut)]
+    assert "+31.0 MiB" in reason and "of it comes back later" in reason
+    assert "gained and has not freed" not in reason
