@@ -255,17 +255,26 @@ def _nobody(case: Case, process: ProcessGrowth) -> _Told:
         return _Told(title, [], subject_of(process))
     kept = kept_as(case.sources, line.as_line)
     kept = kept if kept is not None and kept.is_container else None
-    name = kept.name if kept is not None else None
-    remedy = f"see what keeps what {line.place} makes"
-    if name is not None:
-        remedy = f"see whether {line.place} adds to {name} without end: bound it, or remove what is not needed"
-    title += f"; {format_bytes(line.bytes)} of what stays was allocated at {line.place}"
+    share = Ground(f"{line.share:.0%} of what was seen to stay is of one line", WEAK)
+    seen = f"{format_bytes(line.bytes)} of what stays was allocated at {line.place}"
+    if kept is None:
+        remedy = f"see what keeps what {line.place} makes"
+        return _Told(f"{title}; {seen}", [share], subject_of(process, line), [grew_at(line)], [remedy])
+    held = Held(holder=kept.name, variable=kept.variable)
+    if kept.library is None:
+        remedy = f"see whether {line.place} adds to {kept.name} without end: bound it, or remove what is not needed"
+        title = f"{title}; {seen} and put into {kept.name}"
+        return _Told(title, [share], subject_of(process, line, **held), [grew_at(line)], [remedy])
     return _Told(
-        f"{title} and put into {name}" if name is not None else title,
-        [Ground(f"{line.share:.0%} of what was seen to stay is of one line", WEAK)],
-        subject_of(process, line, holder=name, variable=kept.variable if kept is not None else None),
-        [grew_at(line)],
-        [remedy],
+        f", most likely kept by {kept.name} ({kept.library}): {seen} and given to {kept.method}() at {kept.line.place}",
+        [share],
+        subject_of(process, kept.line, library=kept.library, **held),
+        [grew_at(line), at_line(kept.line, f"gives it to {kept.name}")],
+        [
+            f"call what undoes {kept.name}.{kept.method}() once {kept.line.place} is done with what it gives, "
+            f"or give it to an object of {kept.library} that ends with the work"
+        ],
+        mechanism="library-registry",
     )
 
 

@@ -127,6 +127,38 @@ def test_the_line_that_allocated_what_stays_is_told_with_what_it_is_put_into(tmp
     assert says(finding.title, "allocated at train.py:3 and put into") is (named is not None)
 
 
+QUERIES = """import columnar
+import pandas as pd
+
+class Features:
+    def __init__(self):
+        self.connection = columnar.connect()
+
+    def load(self, day):
+        return pd.DataFrame({"day": [day]})
+
+    def compute(self, day):
+        frame = self.load(day)
+        self.connection.register(f"day_{day}", frame)
+
+def main():
+    Features().compute(1)
+"""
+
+
+def test_what_is_given_to_an_object_of_a_library_is_told_with_the_call_that_gives_it(tmp_path):
+    """The line to edit is not the one that makes it."""
+    builder = trainer(tmp_path).source(PID, "/home/me/train.py", QUERIES)
+    stack = "/home/me/train.py:16 main\n/home/me/train.py:12 Features.compute\n/home/me/train.py:9 Features.load"
+    for at_s in (1.0, 10.0, 19.0):
+        live = int(at_s * MiB / 4)
+        builder.allocated(PID, at_s, live, stack, sample_count=40, settled_bytes=live, asked_bytes=live)
+    (finding,) = asked(builder.open(), only=["unexplained-growth"]).findings
+    subject = finding.subject
+    assert (subject.holder, subject.library, subject.line) == ("Features.connection", "columnar", 13)
+    assert says(finding.remedy[0], "what undoes Features.connection.register()", "train.py:13")
+
+
 @pytest.mark.parametrize(
     ("notes", "told"), [(["throttled"], "--max-overhead 12%"), ([], "leakscope snapshot")], ids=["postponed", "none"]
 )

@@ -16,12 +16,17 @@ from .points_to import INTO, THING, Field, Flow, Node, Things, added_to, points_
 
 
 class Kept(NamedTuple):
-    """``owner``: the class of the object whose attribute it is; None for a variable, or where that is not known."""
+    """``owner``: the class of the object whose attribute it is; None for a variable, or where that is not known.
+
+    ``library``: of a container that is an object of one, which ``method`` gave it to.
+    """
 
     variable: str
     owner: str | None
     is_container: bool
     line: Line
+    library: str | None = None
+    method: str | None = None
 
     @property
     def name(self) -> str:
@@ -50,16 +55,29 @@ class Taker(NamedTuple):
 
 def given_to(sources: Sequence[Source], file: str, number: int, maker: str) -> Taker | None:
     """The one library beside ``maker``, no part of Python, to which the program hands what is made on a line."""
-    index, own = index_of(sources, "", file), {package_of(source.module) for source in sources}
-    not_takers = {*STANDARD_LIBRARY, *own, maker}
+    index = index_of(sources, "", file)
     for _, things in _made(index, file, number):
         takers = [
             Taker(library, line_at(index, other, call, CALLS, 1.0))
-            for other, _, call in index.calls() for library in map(package_of, imported(call.func, other)[:1])
-            if library not in not_takers and any(things.kind(one, other) == THING for one in call.args)
-        ]  # fmt: skip
+            for other, _, call in index.calls()
+            if any(things.kind(one, other) == THING for one in call.args)
+            for library in [_library_called(index, call, other)]
+            if library not in (None, maker)
+        ]
         return takers[0] if len({one.library for one in takers}) == 1 else None
     return None
+
+
+def _library_called(index: Index, call: ast.Call, scope: Scope) -> str | None:
+    """The library, no part of Python, that is called: a function of it, or a method of an object that one made."""
+    own = {package_of(of.source.module) for of in index.scopes}
+    made_by = dict.fromkeys([imported(call.func, scope)])
+    if isinstance(call.func, ast.Attribute):
+        graph = points_to(index)
+        origins = {origin for term in graph.terms(call.func.value, scope) for origin in graph.origins(term.node)}
+        made_by |= dict.fromkeys(imported(one.func, of) for of, _, one in index.calls() if one in origins)
+    libraries = {package_of(names[0]) for names in made_by if names} - {*STANDARD_LIBRARY, *own}
+    return libraries.pop() if len(libraries) == 1 else None
 
 
 def _made(index: Index, file: str, line: int) -> Iterator[tuple[Scope, Things]]:
@@ -87,6 +105,8 @@ def _kept(index: Index, flow: Flow) -> Kept | None:
     if not is_container and not isinstance(flow.target, Field):
         return None
     line = line_at(index, flow.scope, flow.site, ADDS if is_container else CREATES, 1.0)
-    if isinstance(flow.target, Field):
-        return Kept(flow.target.name, flow.target.owner, is_container, line)
-    return Kept(getattr(flow.target, "name", ""), None, is_container, line)
+    owner = flow.target.owner if isinstance(flow.target, Field) else None
+    kept = Kept(getattr(flow.target, "name", ""), owner, is_container, line)
+    if not isinstance(flow.site, ast.Call) or not isinstance(flow.site.func, ast.Attribute):
+        return kept
+    return kept._replace(library=_library_called(index, flow.site, flow.scope), method=flow.site.func.attr)
