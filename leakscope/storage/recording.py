@@ -348,8 +348,8 @@ class Recording:
 
     @property
     def goes_on(self) -> bool:
-        """Whether its job still ran when it was opened: what ended is then not how the job did."""
-        return bool(self.meta.get("goes_on"))
+        """Whether its job still ran when it was opened, or after this part: what ended is then not how the job did."""
+        return bool(self.meta.get("goes_on")) or (self._window is not None and self._window[1] < float("inf"))
 
     def whole_heaps(self) -> list[WholeHeapFile]:
         """The files beside it in which a snapshot has every object of a process."""

@@ -194,6 +194,31 @@ def test_shutdown_does_not_spoil_the_trend(tmp_path):
     assert tree_growth(recording).leaking is True
 
 
+@pytest.mark.parametrize(("until_s", "leaking"), [(51.5, False), (None, True)])
+def test_a_program_that_goes_on_is_not_taking_itself_down(tmp_path, until_s, leaking):
+    """It let go of what an evaluation needed; at the end of a program the same fall says nothing of what rose before."""
+    before, evaluation = ([round((200 + per_s * i) * MiB) for i in range(24)] for per_s in (0.1, 3.0))
+    levels = before + evaluation + [200 * MiB] * 4
+    recording = RecordingBuilder(tmp_path).process(1, died_s=51.6).samples(1, levels).ends(52.0).open()
+    seen = recording.between((0.0, until_s)) if until_s else recording
+    assert tree_growth(seen).leaking is leaking
+
+
+def test_ramps_that_end_and_a_jump_make_no_growth_of_their_sum(tmp_path):
+    """Two workers copy pages of their parent, which then evaluates."""
+    fills = 1 - np.exp(-np.arange(120) / 30)
+    evaluates = np.clip(np.arange(120) - 110, 0, 5) * 4 + (np.arange(120) >= 116) * 75
+    builder = (
+        RecordingBuilder(tmp_path).process(1).samples(1, ((1800 + 8 * fills + evaluates) * MiB).astype(int).tolist())
+    )
+    for pid in (2, 3, 4):
+        builder.process(pid, role="dataloader-worker", ppid=1)
+        builder.samples(pid, ((30 + 14 * fills) * MiB).astype(int).tolist())
+    growth = tree_growth(builder.open().between((0.0, 119.5)))
+    assert growth.leaking is None
+    assert says(growth.reason, "of no process by itself")
+
+
 def test_what_comes_after_the_kill_of_the_largest_process_hides_no_leak(tmp_path):
     """A loader worker leaks and is killed; its parent takes a while to notice."""
     builder = RecordingBuilder(tmp_path).process(1).samples(1, [100 * MiB] * 120, every_s=0.25)

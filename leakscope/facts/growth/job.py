@@ -23,12 +23,14 @@ class Job:
     """The tree's ``held_bytes`` at ``time_s``, before anything ended it or it took itself down.
 
     ``worker`` is the process that holds most when it is last seen: its steps and its end are those of the job.
+    ``is_over``: it ended, as far as the recording says.
     """
 
     processes: Sequence[ProcessGrowth]
     worker: ProcessGrowth
     time_s: Floats
     held_bytes: Floats
+    is_over: bool = True
 
     @property
     def begun_s(self) -> float | None:
@@ -40,12 +42,13 @@ def job_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Job:
     """**Errors** ValueError where there is no process."""
     worker = max(processes, key=lambda p: float(p.held_bytes[-1]))
     time_s, held = _sum(processes)
+    is_over = not (recording.goes_on and worker.is_in(time_s, float(time_s[-1])))
     killed_s = _killed_s(recording.tables["processes"], processes, time_s, held)
-    ended_s = min(worker.exit_s, killed_s, _taken_down_s(processes, time_s, held))
+    ended_s = min(worker.exit_s, killed_s, _taken_down_s(processes, time_s, held) if is_over else float("inf"))
     at_work = time_s <= ended_s
     if at_work.sum() >= 2:
         time_s, held = time_s[at_work], held[at_work]
-    return Job(processes, worker, time_s, held)
+    return Job(processes, worker, time_s, held, is_over)
 
 
 def _sum(processes: Sequence[ProcessGrowth]) -> tuple[Floats, Floats]:

@@ -149,7 +149,13 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     most, text = recorded_peak(recording)
     if most and BETWEEN not in text:
         seen = [replace(p, private_bytes=_without_snapshots(p, most)) for p in seen]
-    return [replace(p, trend=judge(p.time_s, p.held_bytes, started_s=p.first_step_s, begun_s=p.begun_s)) for p in seen]
+    rounds_s = rounds_of(seen) if recording.goes_on else np.empty(0)
+
+    def trend(p: ProcessGrowth) -> Trend:
+        goes_on = bool(rounds_s.size) and p.is_in(rounds_s, float(rounds_s[-1]))
+        return judge(p.time_s, p.held_bytes, started_s=p.first_step_s, begun_s=p.begun_s, is_over=not goes_on)
+
+    return [replace(p, trend=trend(p)) for p in seen]
 
 
 def _without_snapshots(process: ProcessGrowth, most_bytes: int) -> Floats:

@@ -30,6 +30,7 @@ from ..series.trend import (
     LEAST_BYTES,
     LEAST_S,
     LEAST_STEPS,
+    UPS_AND_DOWNS,
     Trend,
     judge,
 )
@@ -80,7 +81,22 @@ def _of_all(job: Job) -> Witness:
     lasting = sum(_lived(p, job) >= MOST for p in job.processes)
     least = DRIFT_BYTES * (1 + max(1, lasting))  # each process drifts a little, and the drifts add up
     begun_s, started_s = job.begun_s, job.worker.first_step_s
-    return Witness(judge(job.time_s, job.held_bytes, begun_s=begun_s, started_s=started_s, min_growth_bytes=least))
+    trend = judge(
+        job.time_s, job.held_bytes, begun_s=begun_s, started_s=started_s, min_growth_bytes=least, is_over=job.is_over
+    )
+    return Witness(_but_of_each(job, trend, least) if trend.verdict == GROWING and len(job.processes) > 1 else trend)
+
+
+def _but_of_each(job: Job, trend: Trend, least_bytes: int) -> Trend:
+    """Growth of the sum, if that is more than what single processes gained that were seen to come to rest, or to jump:
+    ramps that end one after the other, and a jump after them, look like a straight line.
+    """
+    ended = [p for p in job.processes if p.trend.verdict == FLAT and p.trend.model != UPS_AND_DOWNS]
+    gained = [p.within(trend.start_s, trend.end_s, job.time_s).growth_bytes for p in ended]
+    if trend.growth_bytes - sum(bytes for bytes in gained if bytes >= LEAST_BYTES) >= least_bytes:
+        return trend
+    reason = f"{trend.reason}, but of no process by itself; a longer run would show"
+    return replace(trend, verdict=CANNOT_TELL, reason=reason)
 
 
 def _of_each(job: Job) -> Iterator[Witness]:
@@ -138,11 +154,11 @@ def _by_pace(job: Job, plain: Witness, at_s: Floats, work: Floats, words: str, l
     if done[-1] - done[0] < least or not _slowed_down(time_s, at_s, work, slow) or not _goes_on(held, done):
         return
     clock_s = (done - done[0]) * (time_s[-1] - time_s[0]) / (done[-1] - done[0])  # had all of it taken equally long
-    yield _judged(clock_s, held, time_s, words)
+    yield _judged(clock_s, held, time_s, words, job.is_over)
 
 
-def _judged(clock_s: Floats, held: Floats, time_s: Floats, words: str) -> Witness:
-    trend = judge(clock_s, held)
+def _judged(clock_s: Floats, held: Floats, time_s: Floats, words: str, is_over: bool = True) -> Witness:
+    trend = judge(clock_s, held, is_over=is_over)
     start_s, end_s = np.interp([trend.start_s, trend.end_s], clock_s, time_s)
     of_work = f"{GROWTH} in proportion to work" if trend.model == GROWTH else trend.model
     told = replace(trend, reason=f"{trend.reason}, {words}", start_s=float(start_s), end_s=float(end_s), model=of_work)

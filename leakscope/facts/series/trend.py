@@ -86,10 +86,12 @@ def judge(
     min_samples: int = 2 * LEAST_BLOCKS,
     min_growth_bytes: int = LEAST_BYTES,
     min_growth_fraction: float = 0.0,  # of the level
+    is_over: bool = True,  # else what fell last was given back by a program that goes on
 ) -> Trend:
     """The verdict on one series. **Shape** two arrays of equal length, any order, NaN allowed (left out)."""
     needs = min_samples, min_growth_bytes, min_growth_fraction
     t, y = _tidy(time_s, value_bytes)
+    t, y = _without_the_end(t, y) if is_over else (t, y)
     trend = _judge(t, y, begun_s, started_s, needs)
     if trend.verdict == GROWING:
         return trend
@@ -433,17 +435,21 @@ def _is_late(steps: list[tuple[float, float]], at: Floats) -> bool:
 
 
 def _tidy(time_s: Floats, value_bytes: Floats) -> tuple[Floats, Floats]:
-    """Sorted, finite, and without the last samples of a program that is already taking itself down.
-
-    A program that lets go of something and goes on comes to rest for more than four samples; and one that breathes has
-    let go of as much before.
-    """
+    """Sorted and finite."""
     t = np.asarray(time_s, dtype=np.float64)
     y = np.asarray(value_bytes, dtype=np.float64)
     use = np.isfinite(t) & np.isfinite(y)
     t, y = t[use], y[use]
     order = np.argsort(t, kind="stable")
-    t, y = t[order], y[order]
+    return t[order], y[order]
+
+
+def _without_the_end(t: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Without the last samples of a program that was taking itself down.
+
+    A program that lets go of something and goes on comes to rest for more than four samples; and one that breathes has
+    let go of as much before.
+    """
     end, least = y.size, max(2 * LEAST_BLOCKS, round((1 - _TAKEN_DOWN) * y.size))
     fell = float((y[:least][:-4] - y[:least][4:]).max(initial=0.0))
     breathes = max(_LEAST_FALL, fell, _LITTLE * float(np.ptp(y)) if y.size else 0.0)
