@@ -1058,6 +1058,42 @@ def test_what_is_gone_when_names_are_asked_for_has_its_own(interpreter: Interpre
         assert "['balances']" in names
 
 
+OF_THE_MOMENT = """
+import json, logging, sys
+sys.path.insert(0, {folder!r})
+from agent.graph.heap_graph import HeapGraph
+
+class Session:
+    def __init__(self, number):
+        self.logger = logging.getLogger(f"session {{number}}")
+
+def serve():
+    graph = HeapGraph()
+    session = None
+    for number in range(3):
+        for i in range(3000):
+            session = Session(3000 * number + i)
+        graph.read(number, 1 << 40, 1 << 36)
+        rows = graph.work_out().rows
+    return rows
+
+print(json.dumps(serve()))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("interpreter", interpreters(), ids=str)
+def test_what_was_there_before_is_not_held_by_what_came_since(interpreter: Interpreter, tmp_path: Path) -> None:
+    """Each session leads to all loggers that there ever were, by way of its own, and is soon gone."""
+    found = nodes_of(OF_THE_MOMENT, interpreter, tmp_path)
+    manager = next(row for row in found.values() if row["type_name"] == "logging.Manager")
+    above = []
+    while manager["path_node"] in found:
+        manager = found[manager["path_node"]]
+        above.append(manager["type_name"])
+    assert above and not any(str(name).endswith(".Session") for name in above)
+
+
 CONTEXT = """
 import contextvars, json, sys
 sys.path.insert(0, {folder!r})

@@ -307,6 +307,38 @@ def riser_of(recording: Recording, process: ProcessGrowth, run_s: tuple[float, f
     """
     lasted_s = run_s[1] - run_s[0]
     window_s = run_s[0] + _LITTLE * lasted_s, run_s[1]  # what is filled before is start-up
+    return _riser_in(recording, process, window_s) or _late_riser(recording, process, window_s)
+
+
+def _late_riser(recording: Recording, process: ProcessGrowth, run_s: tuple[float, float]) -> Riser | None:
+    """One that began to gain members after a while of training, and never had fewer than before.
+
+    Of a program that does not train, or no longer, the last part may be one that collects its results.
+    """
+    whole = heap_of(recording, process.pid, *run_s)
+    if whole is None:
+        return None
+    for at in sorted({_in_step_since(whole, place) for place in whole.places} - {0}):
+        heap = heap_of(recording, process.pid, float(whole.time_s[at]), run_s[1])
+        found = _riser(heap, process) if heap is not None and heap.step[-1] - heap.step[0] >= LEAST_STEPS else None
+        if heap is not None and found is not None and _is_in_step_at_all(heap, found.place):
+            return found
+    return None
+
+
+def _in_step_since(heap: Heap, place: Place) -> int:
+    """The first snapshot from which on it is in step; 0: it is all the time, or was not in the last few."""
+    lengths, fewest = place.length, _FEW - 1
+    if not place.has_length or lengths.size <= fewest or not (np.diff(lengths[-fewest:]) > 0).all():
+        return 0
+    for at in range(lengths.size - fewest + 1):
+        is_new = (lengths[:at] <= lengths[at]).all()
+        if is_new and any(_rises_with(clock[at:], lengths[at:]) for clock in (heap.step, heap.time_s)):
+            return at
+    return 0
+
+
+def _riser_in(recording: Recording, process: ProcessGrowth, window_s: tuple[float, float]) -> Riser | None:
     for look in (heap_of, heap_to_the_end):  # the last, too: they are dear in a large process, and soon come seldom
         heap = look(recording, process.pid, *window_s)
         if heap is None or heap.time_s[-1] - heap.time_s[0] < (1 - MOST) * (window_s[1] - window_s[0]):
@@ -328,11 +360,7 @@ def _riser(heap: Heap, process: ProcessGrowth) -> Riser | None:
         if float(place.deep_bytes[-1]) <= held[1]  # more: buffers that nobody has written to
         and _is_believed(heap, one.growth_bytes, place, held[1] - held[0])
     ]
-    found = [
-        r
-        for r in found
-        if len(heap.takes) >= _FEW or _is_in_step(heap.step, r.place) or _is_in_step(heap.time_s, r.place)
-    ]
+    found = [r for r in found if len(heap.takes) >= _FEW or _is_in_step_at_all(heap, r.place)]
     riser = max(found, key=lambda r: r.growth_bytes, default=None)
     if riser is None or _was_seen_to_stop(process, heap.time_s, riser.growth_bytes):
         return None
@@ -346,10 +374,7 @@ def _is_believed(heap: Heap, growth_bytes: float, place: Place, rose_bytes: floa
     if not (rises > 0).all() or _paces(heap.time_s, place.deep_bytes)[-1] < MOST:  # a cache that fills becomes slower
         return _is_in_step(heap.step, place)
     return (
-        heap.is_exact
-        or _is_in_step(heap.step, place)
-        or _is_in_step(heap.time_s, place)
-        or min(PART * growth_bytes, MOST * rose_bytes) >= DRIFT_BYTES
+        heap.is_exact or _is_in_step_at_all(heap, place) or min(PART * growth_bytes, MOST * rose_bytes) >= DRIFT_BYTES
     )
 
 
@@ -358,10 +383,18 @@ def _is_in_step(clock: Floats, place: Place) -> bool:
 
     Lengths are exact also where the graph was read in part.
     """
+    return place.has_length and _rises_with(clock, place.length)
+
+
+def _is_in_step_at_all(heap: Heap, place: Place) -> bool:
+    return _is_in_step(heap.step, place) or _is_in_step(heap.time_s, place)
+
+
+def _rises_with(clock: Floats, lengths: Floats) -> bool:
     passed = clock - clock[0]
-    if not place.has_length or clock.size < _FEW - 1 or not passed[-1] >= LEAST_STEPS:
+    if clock.size < _FEW - 1 or not passed[-1] >= LEAST_STEPS:
         return False
-    added = place.length - place.length[0]
+    added = lengths - lengths[0]
     apart = np.abs(added - added[-1] * passed / passed[-1])
     return bool(added[-1] >= LEAST_STEPS and apart.max() <= _APART * added[-1] and added[-1] > added[-2])
 

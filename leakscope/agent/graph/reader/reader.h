@@ -535,7 +535,7 @@ INTERNAL int retain(struct graph *g, struct work *w);
 INTERNAL int find_certain(struct graph *g, struct work *w);
 
 /* paths.c */
-INTERNAL uint32_t find_paths(const struct graph *g, struct work *w);
+INTERNAL uint32_t find_paths(const struct graph *g, const struct past *past, struct work *w);
 INTERNAL uint64_t fingerprint(const struct graph *g, uint32_t node);
 INTERNAL int was_there(const struct past *past, uint64_t print);
 INTERNAL void free_past(struct past *past);

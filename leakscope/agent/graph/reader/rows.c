@@ -412,7 +412,7 @@ static int work_out(struct graph *g, struct work *w, const struct past *past, ui
     number_nodes(g, w);
     if (!arrange(g, w) || !find_dominators(g, w) || !retain(g, w))
         return 0;
-    uint32_t queued = find_paths(g, w);
+    uint32_t queued = find_paths(g, past, w);
     if (!find_certain(g, w) || !choose_rows(g, w, queued, least_bytes, most_rows) || !put_rows(g, w, past, queued))
         return 0;
     weigh_tensors(g, w);
