@@ -687,6 +687,21 @@ def test_four_tell_that_it_leaks(tmp_path, steps, leaking):
 
 
 @pytest.mark.parametrize(
+    ("held_mib", "steps", "leaking"),
+    [
+        ([4, 4, 4, 4, 8, 12, 20, 24], (10, 20, 30, 40, 50, 60, 80, 90), True),
+        ([4, 4, 4, 4, 4, 8, 12, 20], (10, 20, 30, 40, 50, 60, 70, 90), True),
+        ([4, 4, 4, 4, 4, 4, 8, 20], (10, 20, 30, 40, 50, 60, 70, 100), None),
+        ([24, 4, 24, 4, 8, 12, 20, 24], (10, 20, 30, 40, 50, 60, 80, 90), False),
+        ([4, 4, 4, 4, 8, 12, 20, 24], (10, 20, 30, 30, 30, 30, 30, 30), False),
+    ],
+    ids=("four", "four-of-eight", "three", "emptied-before", "not-training-any-more"),
+)
+def test_what_begins_to_gain_a_member_a_step_leaks_from_then_on(tmp_path, held_mib, steps, leaking):
+    assert up_and_down(tmp_path, held_mib, steps=steps).leaking is leaking
+
+
+@pytest.mark.parametrize(
     ("held_mib", "leaking"),
     [([4, 8, 20, 24], True), ([4, None, 8, 20, None, 24], True), ([4, 8, 24, 24], False)],
     ids=("all", "some-do-not-list-it", "full"),

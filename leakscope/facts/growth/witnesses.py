@@ -154,11 +154,14 @@ def _by_pace(job: Job, plain: Witness, at_s: Floats, work: Floats, words: str, l
     if done[-1] - done[0] < least or not _slowed_down(time_s, at_s, work, slow) or not _goes_on(held, done):
         return
     clock_s = (done - done[0]) * (time_s[-1] - time_s[0]) / (done[-1] - done[0])  # had all of it taken equally long
-    yield _judged(clock_s, held, time_s, words, job.is_over)
+    yield _judged(clock_s, held, time_s, words, job.worker.first_step_s, is_over=job.is_over)
 
 
-def _judged(clock_s: Floats, held: Floats, time_s: Floats, words: str, is_over: bool = True) -> Witness:
-    trend = judge(clock_s, held, is_over=is_over)
+def _judged(
+    clock_s: Floats, held: Floats, time_s: Floats, words: str, started_s: float | None, *, is_over: bool = True
+) -> Witness:
+    started_s = None if started_s is None else float(np.interp(started_s, time_s, clock_s))
+    trend = judge(clock_s, held, started_s=started_s, is_over=is_over)
     start_s, end_s = np.interp([trend.start_s, trend.end_s], clock_s, time_s)
     of_work = f"{GROWTH} in proportion to work" if trend.model == GROWTH else trend.model
     told = replace(trend, reason=f"{trend.reason}, {words}", start_s=float(start_s), end_s=float(end_s), model=of_work)
@@ -205,7 +208,8 @@ def _by_bursts(worker: ProcessGrowth) -> Iterator[Witness]:
         return
     clock_s = np.concatenate(([0.0], np.cumsum(np.where(at_work, lasted_s, 0.0))))
     moved = np.concatenate(([True], at_work))
-    yield _judged(clock_s[moved], held[moved], at_s[moved], "counted in CPU time: it was idle for most of the rest")
+    words = "counted in CPU time: it was idle for most of the rest"
+    yield _judged(clock_s[moved], held[moved], at_s[moved], words, worker.first_step_s)
 
 
 def _bursts(at_s: Floats, at_work: NDArray[np.bool_]) -> list[tuple[int, int]]:

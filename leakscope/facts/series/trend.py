@@ -99,7 +99,7 @@ def judge(
         whole = _judge(t, y, None, started_s, needs)
         if whole.verdict == GROWING:
             return whole
-    return _since(t, y, needs) or trend
+    return _since(t, y, started_s, needs) or trend
 
 
 def least_shown(trend: Trend, time_s: Floats, value_bytes: Floats) -> float:
@@ -151,7 +151,7 @@ def _floors_in(trend: Trend, time_s: Floats, value_bytes: Floats) -> tuple[Float
     return t[at], y[at]
 
 
-def _since(t: Floats, y: Floats, needs: _Needs) -> Trend | None:
+def _since(t: Floats, y: Floats, started_s: float | None, needs: _Needs) -> Trend | None:
     """Growth that goes on since some moment: the last half of the run, quarter or eighth as a run of its own.
 
     What came before hides it, a load or a long time without growth. As long a stretch of a saw-tooth rises too: only a
@@ -165,7 +165,7 @@ def _since(t: Floats, y: Floats, needs: _Needs) -> Trend | None:
         late = t >= from_s
         if share * lasted_s < _STRAIGHT_S or late.sum() < 2 * needs[0]:
             return None
-        trend = _judge(t[late], y[late], None, None, needs)
+        trend = _judge(t[late], y[late], None, started_s, needs)
         if trend.verdict != GROWING:
             continue
         if not _was_there_before(t, y, from_s, trend) and not _fades_since_before(t, y, trend):
@@ -290,13 +290,17 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     if _narrows(teeth, (t[at_roofs], roofs - taken), (at, others), np.diff(taken) > 0):
         return stood(UPS_AND_DOWNS, up_to=float(roofs.max()))
     rises_late = rest.keeps_rising and rest.late >= PART * least
+    has_begun = started_s is not None and started_s > t[0]
+    goes_on = (
+        rest.goes_on and not (has_begun and _ends_with_the_start(t, y, float(started_s or 0.0))) and not _stands(t, y)
+    )
     if rises_late and rest.is_spread:
         if rest.pauses:
             return cannot_tell("jumped only twice; a longer run would show", STEPS)
-        if rest.goes_on and not _stands(t, y):
+        if goes_on:
             return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
-    if started_s is not None and t[0] < started_s < t[-1]:
-        told = f"grew before the first training step, for {started_s - t[0]:.0f} s; a longer run would show"
+    if started_s is not None and has_begun:
+        told = f"grew before the first training step, for {min(started_s, t[-1]) - t[0]:.0f} s; a longer run would show"
         return cannot_tell(told, RAMP)
     if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
         return cannot_tell("the growth slows down; a longer run would show whether it ends", SATURATION)
@@ -314,6 +318,13 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
             return cannot_tell(f"{flat.reason}; it {seen}; a longer run would show", SATURATION)
     is_told = flat.model == RAMP or not steps
     return flat if is_told else replace(flat, reason=f"{seen}; apart from that, {flat.reason}")
+
+
+def _ends_with_the_start(t: Floats, y: Floats, started_s: float) -> bool:
+    """Whether what rose before the work began has risen more slowly since, or there was no time to see it."""
+    marks_s = np.array([t[0], min(started_s, t[-1]), t[-1]])
+    before, since = np.diff(np.interp(marks_s, t, retained(y))) / np.maximum(np.diff(marks_s), 1e-9)
+    return bool(since < MOST * before)
 
 
 def _stands(t: Floats, y: Floats) -> bool:
