@@ -801,7 +801,7 @@ def test_what_is_let_go_of_after_the_last_snapshot_is_no_leak(tmp_path):
     assert tree_growth(builder.ends(60.0, exit_code=0).open()).leaking is False
 
 
-def littering(folder, *, enabled=True, collections=3, kept_mib=0):
+def littering(folder, *, enabled=True, collections=3, kept_mib=0, each_bytes=500):
     """40 s in which 16 MiB of cycles pile up in a heap of 40 MiB, and ``kept_mib`` in ``store.KEPT``."""
     builder = RecordingBuilder(folder).process(1)
     builder.samples(1, [(60 + (16 + kept_mib) * n / 160) * MiB for n in range(160)], every_s=0.25)
@@ -809,12 +809,12 @@ def littering(folder, *, enabled=True, collections=3, kept_mib=0):
     builder.sentinels(1, gc_collections=counts, gc_enabled=[enabled] * 41, gc_threshold=[700] * 41)
     for number, at_s in enumerate((3.0, 12.0, 21.0, 30.0, 38.0), 1):
         garbage = round(16 * MiB * at_s / 40)
-        builder.take(1, number, at_s, rss_bytes=60 * MiB)
+        builder.take(1, number, at_s, rss_bytes=60 * MiB, gc_object_count=60_000)
         kept = MiB + round(kept_mib * MiB * at_s / 40)
         heap = {"retained_bytes": 39 * MiB + kept + garbage, "unreached_bytes": garbage}
         builder.heap(1, number, at_s, kept, 5 * number if kept_mib else 5, **heap)
         builder.row(
-            "heap_strays", at_s, 1, take=number, type_name="store.Node", unreached_count=garbage // 500,
+            "heap_strays", at_s, 1, take=number, type_name="store.Node", unreached_count=garbage // each_bytes,
             unreached_bytes=garbage, frozen_count=0,
         )  # fmt: skip
     return tree_growth(builder.ends(40.0, exit_code=0).open())
@@ -824,6 +824,11 @@ def test_garbage_that_a_full_collection_will_free_is_no_leak_yet(tmp_path):
     growth = littering(tmp_path)
     assert growth.leaking is None
     assert "full collection" in growth.reason
+
+
+def test_a_few_large_cycles_are_too_few_for_the_collector_to_come(tmp_path):
+    """It begins once there are a quarter as many as of all else: by then they would weigh more than that."""
+    assert littering(tmp_path, each_bytes=5000).leaking is True
 
 
 @pytest.mark.parametrize("collector", [{"enabled": False}, {"collections": 0}])

@@ -74,7 +74,8 @@ def _library_called(index: Index, call: ast.Call, scope: Scope) -> str | None:
     made_by = dict.fromkeys([imported(call.func, scope)])
     if isinstance(call.func, ast.Attribute):
         graph = points_to(index)
-        origins = {origin for term in graph.terms(call.func.value, scope) for origin in graph.origins(term.node)}
+        whole = [term.node for term in graph.terms(call.func.value, scope) if not term.path]
+        origins = {origin for node in whole for origin in graph.origins(node)}
         made_by |= dict.fromkeys(imported(one.func, of) for of, _, one in index.calls() if one in origins)
     libraries = {package_of(names[0]) for names in made_by if names} - {*STANDARD_LIBRARY, *own}
     return libraries.pop() if len(libraries) == 1 else None

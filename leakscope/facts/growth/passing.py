@@ -218,7 +218,8 @@ def _garbage(grown: Grown) -> Passing | None:
     """What grew is garbage in cycles, not more of it than a collector that works leaves lying.
 
     A full collection begins once what survived the younger ones is a quarter of what survived the last full one
-    (gc_collect_main of CPython 3.8 to 3.13): until then garbage rises as if it leaked.
+    (gc_collect_main of CPython 3.8 to 3.13): until then garbage rises as if it leaked. It counts objects: a few that
+    hold tensors are far from that quarter when they weigh more than all else, and then nobody should wait for it.
     """
     rows = narrow(grown.process.rows("sentinels"), "time_s", "gc_collections", "gc_enabled", "gc_threshold")
     rows = rows.dropna(subset=["gc_collections", "gc_enabled"])
@@ -230,8 +231,10 @@ def _garbage(grown: Grown) -> Passing | None:
         return None
     lasted_s = grown.window_s[1] - grown.window_s[0]
     garbage, reached = (strays.gained(series, lasted_s) for series in (strays.unreached_bytes, strays.reached_bytes))
-    waits = float(strays.unreached_bytes[-1])
-    if garbage <= max(reached, (1 - ENOUGH) * grown.bytes) or waits > MOST * strays.reached_bytes[-1]:
+    waits, count = float(strays.unreached_bytes[-1]), sum(float(one.unreached_count[-1]) for one in strays.types)
+    tracked = max(grown.process.rows("takes")["gc_object_count"].dropna(), default=0)
+    by_then = max(waits, waits / max(count, 1.0) * tracked / 4)
+    if garbage <= max(reached, (1 - ENOUGH) * grown.bytes) or by_then > MOST * strays.reached_bytes[-1]:
         return None
     text = f"most of what it gained is garbage in cycles ({format_bytes(waits)}), which a full collection frees"
     return Passing(grown.bytes - reached, f"{text}; a longer run would show")  # with what lies freed between it
