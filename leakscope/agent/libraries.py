@@ -70,8 +70,12 @@ class Thing:
 THINGS = (
     Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
           library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
-    Thing("logging.Logger.manager.loggerDict", REGISTRY, library="logging",
-          let_go="use one logger for all, and log what differs: logging keeps a logger for each name, for good"),
+    Thing("state", REGISTRY, library="torch",
+          let_go="delete the state of a parameter that is replaced (del optimizer.state[old]), or make a new optimizer: "
+                 "it keeps that of every parameter it ever had"),
+    *(Thing(table, REGISTRY, made_by=("getLogger", "getChild"), library="logging",
+            let_go="use one logger for all, and log what differs: logging keeps a logger for each name, for good")
+      for table in ("loggerDict", "loggerMap")),
     Thing("handlers", REGISTRY, made_by=("addHandler",), library="logging",
           let_go="add a handler to each logger once, as a program starts (`if not logger.handlers`), or take it off "
                  "after use: logger.removeHandler(handler)"),
@@ -81,9 +85,10 @@ THINGS = (
     Thing("unittest.mock._CallList", KEEPER, library="unittest",
           let_go="call the mock's reset_mock() now and then, or give the program a plain object instead: a mock keeps "
                  "the arguments of every call"),
-    Thing("xml.etree.ElementTree.TreeBuilder", KEEPER, library="xml",
-          let_go="clear the root as each element is done with (`root.clear()`): iterparse builds the whole document; "
-                 "an element that is cleared still stands in its parent"),
+    *(Thing(f"xml.etree.ElementTree.{built}", KEEPER, library="xml",
+            let_go="clear the root as each element is done with (`root.clear()`): whatever reads the document piece by "
+                   "piece builds the whole of it, and an element that is cleared still stands in its parent")
+      for built in ("TreeBuilder", "Element")),
     Thing("itertools._tee_dataobject", KEEPER, library="itertools",
           let_go="read the iterators of itertools.tee() at one pace, or make the unread one again: what one has read "
                  "is kept until the others have read it, too"),

@@ -1016,6 +1016,7 @@ from agent.graph.heap_graph import HeapGraph
 class Account:
     def __init__(self):
         self.name, self.note, self.tags = "x", None, [[]]
+        self.latest = []
 
 account = Account()
 graph = HeapGraph()
@@ -1029,6 +1030,7 @@ def middle(history):
 def other(passed):
     account.balances, account.debts = ([[i] for i in range(20000)] for _ in range(2))  # what was there is gone
     account.tags.append([])
+    account.latest = []  # too small to be told of
     return graph.work_out().rows
 
 def main():

@@ -47,13 +47,15 @@ def left_behind(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[So
 
     The program calls it, and what stays was asked for at that line, or by C code of its own wherever the program was.
     """
-    called = [
-        (thing, find_calls(sources, *thing.also_by, given=thing.given, without=thing.without)) for thing in _LEAVE
-    ]
-    called = [(thing, lines) for thing, lines in called if lines]
+    grown = [stack for stack in allocations(growth, process) if stack.bytes > 0]
+    called = []
+    for thing in _LEAVE:
+        lines = find_calls(sources, *thing.also_by, given=thing.given, without=thing.without)
+        if not lines and thing.asks is not None and any(thing.asks in stack.native_stack for stack in grown):
+            lines = find_calls(sources, *thing.also_by, given=thing.given)  # what ``**options`` give is not to be read
+        called += [(thing, lines)] if lines else []
     if not called:
         return None
-    grown = [stack for stack in allocations(growth, process) if stack.bytes > 0]
     lines_seen = lines_of(growth, process, sources)
     at: dict[tuple[str, int], float] = {}
     for one in (*lines_seen, *by_creation(lines_seen, sources)):  # what a traced model allocates is its maker's, too

@@ -13,7 +13,7 @@ static uint32_t row_at(const struct graph *g, uintptr_t address)
 struct search { /* among what an object refers to, for rows whose way leads through it */
     struct graph *g;
     uint32_t row;
-    /* Or for attributes that have an object of this type now, where there was another: how many, and one of them. */
+    /* Or for attributes that have an object of this type now: how many, and one of them. */
     const type *successor;
     uint32_t turn, found, label, label_kind;
     char *numbers; /* its attributes that are numbers; NULL where nobody asks */
@@ -44,20 +44,10 @@ static int visit_row(object *to, void *arg)
     return 0;
 }
 
-static int was_below(const struct graph *g, uint32_t row, uintptr_t child)
-{
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at, node = g->rows[row].node;
-    for (uint32_t k = begin[node]; k < begin[node + 1]; k++)
-        if (((uintptr_t *)g->address.at)[edge[k]] == child)
-            return 1;
-    return 0;
-}
-
 static void label(struct search *search, uintptr_t child, int kind, const char *text, size_t length)
 {
     if (search->successor) {
-        if (child && ((object *)child)->type == search->successor && !was_below(search->g, search->row, child) &&
-            search->found++ == search->turn) {
+        if (child && ((object *)child)->type == search->successor && search->found++ == search->turn) {
             search->label = put_text(search->g, text, length);
             search->label_kind = (uint32_t)kind;
         }
@@ -261,27 +251,22 @@ static int label_of_function(struct search *search, const object *tuple)
     return 1;
 }
 
-/* Which of the rows below of its type that are seen no more it is, in the order in which the object referred to them.
- * ``of``: how many there are. */
+/* Which of the objects of its type it is, in the order in which another referred to them. ``of``: how many there were. */
 static uint32_t turn_of(const struct graph *g, uint32_t number, const struct row *row, uint32_t *of)
 {
-    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *below = g->below.at, node = g->rows[number].node;
+    const uint32_t *begin = g->begin.at, *edge = g->edge.at, *types = g->type.at, node = g->rows[number].node;
     const uintptr_t *address = g->address.at;
     uint32_t turn = 0;
     *of = 0;
     for (uint32_t k = begin[node]; k < begin[node + 1]; k++) {
-        uintptr_t to = address[edge[k]];
-        turn = to == row->address ? *of : turn;
-        for (uint32_t i = below[number]; i != NONE; i = below[g->row_count + i]) {
-            const struct row *one = &g->rows[i];
-            *of += one->address == to && one->type == row->type && !one->is_seen;
-        }
+        turn = address[edge[k]] == row->address ? *of : turn;
+        *of += types[edge[k]] == row->type;
     }
     return turn;
 }
 
-/* Attributes may have got new values since. What they had has their names, in their order, if as many got one of that
- * type. */
+/* Attributes may have got new values since. What they had has their names, in their order, if as many have one of that
+ * type now. */
 static void label_replaced(struct graph *g, uint32_t number)
 {
     const struct row *above = &g->rows[number];
