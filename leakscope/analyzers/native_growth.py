@@ -23,11 +23,11 @@ import pandas as pd
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
 from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
-from ..evidence.sentences import curve, grew_at
+from ..evidence.sentences import curve, grew_at, not_ended
 from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import ever_more_tensors, has_unweighed_tensors
 from ..facts.case import Case
-from ..facts.code.ending import freed_by
+from ..facts.code.ending import Unended, freed_by, never_ended
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import index_of
 from ..facts.growth.frozen import frozen_in
@@ -263,8 +263,10 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look, through: Subject |
     inside = f"of {by} behind {through.holder}" if through is not None else inside
     left = left_behind(case.growth, process, case.sources) if cache is None else None
     frees = freed_by(case.sources, line.file, line.line) if line is not None else None
+    open_ = never_ended(case.sources, line.file, line.line) if line is not None else None
+    to_free = "not-freed" if frees or open_ else None
     certain = line.share * (1.0 - line.error_share) if line is not None else 0.0  # the fewer samples, the less they say
-    mend = left.thing.let_go if left else _remedy(line, library, frees)
+    mend = left.thing.let_go if left else _remedy(line, library, frees, open_)
     held = About(holder=f"native memory of {library}" if library else "native memory", library=library)
     if look.opaque is not None:
         held |= About(variable=look.opaque.reference.variable, type=look.opaque.type_name)
@@ -286,17 +288,19 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look, through: Subject |
         ],
         bytes=bytes,
         process=process,
-        line=left.line if left is not None else line,
+        line=left.line if left is not None else open_.line if open_ is not None else line,
         evidence=_evidence(case, process, look),
         doubts=_doubts(case, process, look),
         remedy=cache.remedy if cache is not None else [mend],
-        mechanism=cache.mechanism if cache is not None else "library-registry" if left else frees and "not-freed",
+        mechanism=cache.mechanism if cache is not None else "library-registry" if left else to_free,
         **held,
         series=[curve("memory allocated by malloc", *series(process.rows("sentinels"), "malloc_in_use_bytes"))],
     )
 
 
-def _remedy(line: GrowthLine | None, library: str | None, frees: str | None) -> str:
+def _remedy(line: GrowthLine | None, library: str | None, frees: str | None, open_: Unended | None) -> str:
+    if open_ is not None:
+        return not_ended(open_)
     if line is not None and frees is not None:
         return f"give what is made at {line.place} to {frees}() once it is done with: it is the program's to free"
     first = line.alive[0] if line is not None and line.alive else None

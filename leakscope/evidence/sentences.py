@@ -10,6 +10,7 @@ import numpy as np
 
 from ..facts.case import Case
 from ..facts.code.adding import Line
+from ..facts.code.ending import Unended
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
@@ -136,6 +137,12 @@ def let_go(
     number = f", and keep the length that {asked.place} asks for" if asked is not None else ""
     verb, way = ("clear", "cache_clear()") if is_cache else ("release", "del")
     return f"{verb} {listed([*each, *more])} by {way}{number}: {saved}"
+
+
+def not_ended(one: Unended) -> str:
+    """What to do where nothing ends the objects that ask for memory."""
+    where = f"each {one.owner} that is made at {one.line.place}"
+    return f"call {one.method}() of {where} once it is done with: nothing in the sources does, and it frees that"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..facts.calls import calls_of
 from ..facts.case import Case
 from ..facts.code.adding import Holder, Line
+from ..facts.code.ending import Unended, never_ended
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.processes.teams import Team
@@ -22,7 +23,8 @@ DATA_SHARE = 0.4  # of what a worker copied, seen in the parent as Python object
 class Suspect:
     """A holder, and ``how`` it was found out: found, puts, asks, inherited or nothing.
 
-    ``asks``: ``grown[0]`` asked for most of what stays; ``puts``: that is put into the holder, by the source.
+    ``asks``: ``grown[0]`` asked for most of what stays, for objects that are ``unended`` where that is told; ``puts``:
+    that is put into the holder, by the source.
     ``held_bytes`` of Python objects were in it in the parent, at ``path``; ``grown`` are lines of the workers' under
     which memory grew.
     """
@@ -35,6 +37,7 @@ class Suspect:
     held_bytes: float = 0.0
     path: str | None = None
     grown: tuple[GrowthLine, ...] = ()
+    unended: Unended | None = None
 
 
 def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
@@ -51,7 +54,9 @@ def kept_in(case: Case, team: Team, so_far: Sequence[Finding] = ()) -> Suspect:
         most = grown[0]
         kept = kept_as(case.sources, most.as_line)
         if kept is None or not kept.is_container:
-            return Suspect("asks", line=most.as_line, grown=tuple(grown))
+            unended = never_ended(case.sources, most.file, most.line)
+            line = unended.line if unended is not None else most.as_line
+            return Suspect("asks", line=line, grown=tuple(grown), unended=unended)
         holder = Holder(kept.variable, kept.owner, owner_file=kept.line.file)
         return Suspect("puts", kept.name, holder, kept.line, grown=tuple(grown))
     return Suspect(grown=tuple(grown))

@@ -16,7 +16,7 @@ from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
 from ..units import GOOD_PART, LARGE, SOME, MiB, changed, format_bytes
-from .sentences import at_line, curve, grew_at
+from .sentences import at_line, curve, grew_at, not_ended
 from .suspects import DATA_SHARE, Suspect
 
 _CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
@@ -47,6 +47,8 @@ def growing(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
     if suspect.name is not None:
         likely = "in" if suspect.how == "found" else "likely in"
         title += f", {'most likely' if is_copying else likely} {suspect.name}"
+    elif suspect.unended is not None:
+        title += f", most of it asked for by {suspect.unended.owner} objects that nothing ends"
     elif suspect.how == "asks" and suspect.line is not None:
         title += f", most of it allocated at {suspect.line.place}"
     return case.finding(
@@ -229,6 +231,9 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
         return
     fewer = f"start fewer workers: each one costs about {each} of this run's growth"
     fewer = f"or {fewer}" if suspect.how == "asks" or is_copying else fewer
+    if suspect.unended is not None:
+        yield not_ended(suspect.unended)
+        return
     if suspect.how == "asks":
         library = suspect.grown[0].library
         once = f"call what is called{where} less often, or once for each worker"

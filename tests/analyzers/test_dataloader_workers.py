@@ -232,3 +232,37 @@ def test_without_workers_there_is_nothing_to_say(tmp_path):
     _, findings, (ruled_out,) = looked(builder.ends())
     assert not findings
     assert ruled_out.reason == "no loader worker was seen"
+
+
+CLIPS = """\
+import codec
+from torch.utils.data import DataLoader, Dataset
+
+class Clip:
+    def __init__(self, path):
+        self.stream = codec.begin(path)
+
+    def frames(self):
+        return codec.inflate(self.stream)
+
+    def close(self):
+        codec.end(self.stream)
+
+class Clips(Dataset):
+    def __getitem__(self, i):
+        return Clip(self.paths[i]).frames()
+
+def main():
+    for batch in DataLoader(Clips(), num_workers=4):
+        train(batch)
+"""
+
+
+def test_clips_that_no_worker_closes_are_told_where_they_are_opened(tmp_path):
+    """The line that asks for the memory is not at fault, nor a newer library the cure."""
+    builder = recording(tmp_path, private=lambda i: 100 + 2 * i, source=CLIPS)
+    builder = seen_to_grow(builder, CLIPS, "return codec.inflate(self.stream)", native_library=TILES)
+    (finding,) = looked(builder)[1]
+    assert finding.subject.line == 16
+    assert "close()" in finding.remedy[0] and "train.py:16" in finding.remedy[0]
+    assert len(finding.remedy) == 1

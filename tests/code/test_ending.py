@@ -8,7 +8,7 @@ import pytest
 
 from leakscope.facts.code.editing import Unsure
 from leakscope.facts.code.edits import edit
-from leakscope.facts.code.ending import freed_by
+from leakscope.facts.code.ending import freed_by, never_ended
 from tests.code.test_edits import FILE, asked, edited
 
 FILES = """def first(path, seen):
@@ -258,3 +258,43 @@ def test_what_frees_memory_of_a_library_is_asked_of_the_sources() -> None:
     one = asked(COPIES, "strdup(")
     assert freed_by(one.sources, FILE, one.line) == "libc.free"
     assert freed_by(asked(COPIES.replace("libc.free.", "libc.puts."), "strdup(").sources, FILE, one.line) is None
+
+
+CLIPS = """class Clip:
+    def __init__(self, blob):
+        self.stream = codec.begin(blob)
+
+    def frames(self):
+        return codec.inflate(self.stream)
+
+    def close(self):
+        codec.end(self.stream)
+
+
+def open_clip(blob):
+    return Clip(blob)
+
+
+def load(blob):
+    clip = open_clip(blob)
+    return clip.frames()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        (CLIPS, 17),
+        (CLIPS.replace("open_clip(blob)\n    return", "Clip(blob)\n    return"), None),  # in two places
+        (CLIPS.replace("    return clip.frames()", "    yield clip.frames()\n    clip.close()"), None),
+        (CLIPS.replace("def close", "def rewind"), None),
+    ],
+    ids=("never-closed", "made-in-two-places", "closed", "nothing-to-call"),
+)
+def test_objects_that_nothing_ends_are_told_with_what_would_and_where_they_are_made(
+    text: str, made: int | None
+) -> None:
+    one = asked(text, "codec.inflate(")
+    found = never_ended(one.sources, FILE, one.line)
+    assert (found.line.line if found is not None else None) == made
+    assert found is None or (found.owner, found.method) == ("Clip", "close")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from .adding import Line
 from .editing import (
     UP_TO_YOU,
     Asked,
@@ -23,7 +25,8 @@ from .editing import (
     segment,
     with_lines,
 )
-from .index import Source, lines_of
+from .index import Source, lines_of, text_of
+from .starts import calls
 from .statements import (
     Statement,
     callers_of,
@@ -115,6 +118,37 @@ def freed_by(sources: Sequence[Source], file: str, line: int) -> str | None:
         one for one in others if _FREES.search(one) and _FREES.sub("", one) == _MAKES.sub("", func.attr) != func.attr
     ]
     return f"{ast.unparse(func.value)}.{fitting[0]}" if len(fitting) == 1 else None
+
+
+class Unended(NamedTuple):
+    """Objects of a class that has a method to end them, which nothing calls. ``line``: where they are made."""
+
+    owner: str
+    method: str
+    line: Line
+
+
+def never_ended(sources: Sequence[Source], file: str, line: int) -> Unended | None:
+    """What a method on a line works for, if that is to be ended and is not: a clip that is opened and decoded."""
+    found = statement_at(sources, file, line)
+    own = found.cls if found is not None and found.function is not None else None
+    methods = [one for one in own.body if isinstance(one, ast.FunctionDef)] if own is not None else []
+    ends = [
+        one for one in methods
+        if ENDING.fullmatch(one.name) and len(one.args.args) == 1 and is_uncalled(sources, one)
+    ]  # fmt: skip
+    made = [call.line for call in calls(sources, own.name)] if own is not None and len(ends) == 1 else []
+    if own is None or len(made) != 1:
+        return None
+    maker, at_fault = statement_at(sources, made[0].file, made[0].line), made[0]
+    callers = callers_of(sources, maker) if maker is not None and isinstance(maker.node, ast.Return) else []
+    if len(callers) == 1:  # of a function that does nothing but make one
+        source, at = callers[0].source, callers[0].node.lineno
+        function = callers[0].function.name if callers[0].function is not None else None
+        at_fault = at_fault._replace(
+            file=source.file, line=at, function=function, text=text_of(lines_of(source.text), at)
+        )
+    return Unended(own.name, ends[0].name, at_fault)
 
 
 def _is_pointer(sources: Sequence[Source], function: str) -> bool:
