@@ -26,8 +26,9 @@ _OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for na
 _BEGINNINGS = frozenset(("main", "command"))
 _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
-    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.Raise,
+    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.YieldFrom, ast.Raise,
 )  # fmt: skip
+_MAKERS = dict.fromkeys(("parse_args", "parse_known_args"), "Namespace")  # options: no objects of the user's classes
 _GUARDS = (ast.If, ast.ExceptHandler, getattr(ast, "match_case", ast.If))
 
 
@@ -98,6 +99,11 @@ class Scope:
     def decorators(self) -> list[str]:
         nodes = getattr(self.node, "decorator_list", [])
         return [last_name(n.func if isinstance(n, ast.Call) else n) for n in nodes]
+
+    @cached_property
+    def is_generator(self) -> bool:
+        """Its lines run as its members are asked for, after the call."""
+        return any(isinstance(site.node, (ast.Yield, ast.YieldFrom)) for site in self.sites)
 
     @property
     def within(self) -> Scope | None:
@@ -235,7 +241,8 @@ class Index:
                 return scope.within.name
             if isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) == 1:
                 return self.class_of(node.args[0], scope, depth - 1)
-            return last_name(node.func) if last_name(node.func) in self.classes else None
+            name = last_name(node.func)
+            return name if name in self.classes else _MAKERS.get(name) if not node.keywords else None
         if isinstance(node, ast.Constant) and isinstance(node.value, str):  # an annotation in quotes
             return node.value if node.value in self.classes else None
         return None

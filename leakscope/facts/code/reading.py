@@ -84,13 +84,19 @@ def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> boo
     index = index_of(sources, "", made.file)
     progress, (file, number, *_) = _Progress(index, reached), made
     calls = [call for scope, _, call in index.calls() if (scope.source.file, call.lineno) == (file, number)]
-    things = Things(points_to(index), calls)
     return any(
-        things.kind(node, scope) is not None and progress.state(site, scope, node) == _ON
-        for scope, site in index.sites()
-        for node, is_given in _used(site, index, scope)
-        if is_given or _is_asked(node, site.node)
+        (is_given or _is_asked(node, site.node)) and progress.state(site, scope, node) == _ON
+        for scope, site, node, is_given in _uses_of(calls, index)
     )
+
+
+def _uses_of(calls: Sequence[ast.expr], index: Index) -> Iterator[tuple[Scope, Site, ast.expr, bool]]:
+    """Where what calls make is looked up, by whatever name; and whether it is handed to a library there."""
+    things = Things(points_to(index), calls)
+    for scope, site in index.sites():
+        for node, is_given in _used(site, index, scope):
+            if things.kind(node, scope) is not None:
+                yield scope, site, node, is_given
 
 
 def goes_on_setting(sources: Sequence[Source], attribute: str, reached: Reached) -> bool:
@@ -126,6 +132,11 @@ def _read_by(at: _At, names: Names, progress: _Progress, index: Index) -> Sequen
     ]
     are_over = bool(giving) and all(progress.state(one.site, one.scope, one.node) == _OVER for one in giving)
     return giving if are_over and progress.state(at.site, at.scope, at.node) != _OVER else (at,)
+
+
+def _evaluated(node: ast.AST) -> ast.AST:
+    """Of a loop what it goes through."""
+    return node.iter if isinstance(node, (ast.For, ast.AsyncFor)) else node
 
 
 def _is_asked(node: ast.expr, by: ast.AST) -> bool:
@@ -209,11 +220,20 @@ class _Progress:
             self._known[scope] = _OVER  # while it is asked about, for those that recur
             callers = self._index.callers.get(scope) or self._handed_on(scope)
             states = [self.state(site, caller, site.node) for caller, site in callers]
+            if scope.is_generator:
+                states += (state for caller, site in callers for state in self._of_result(site.node, caller))
             is_running = scope.is_beginning and _key(scope) in self._reached
             self._known[scope] = max(states, default=_ON)
             if is_running and self._known[scope] == _UNKNOWN:
                 self._known[scope] = _ON
         return self._known[scope]
+
+    def _of_result(self, call: ast.AST, scope: Scope) -> Iterator[int]:
+        """Of what asks for the members of what a call makes: a loop, or whoever has it by a name."""
+        around = [one for one in scope.sites if any(part is call for part in ast.walk(_evaluated(one.node)))]
+        yield from (self.state(one, scope, one.node) for one in around if isinstance(one.node, LOOPS))
+        made = [one.node for one in around if isinstance(one.node, ast.Call)]
+        yield from (self.state(site, other, node) for other, site, node, _ in _uses_of(made, self._index))
 
     def _handed_on(self, function: Scope) -> list[tuple[Scope, Site]]:
         """Calls of it by another name: ``for stage in (load, clean): stage()``; none where a library may have it."""
