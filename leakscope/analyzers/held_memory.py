@@ -63,6 +63,8 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that holds much idle, of those that hold most first; then of workers that rest."""
     looked = told = False
+    left = list(left_by_training(case, _KIND, min_idle_bytes, min_idle_share))
+    so_far = [*so_far, *left]
     to_watch: dict[tuple[str, str], tuple[ProcessGrowth, Heap, Place]] = {}
     # What a fork was born with is its parent's: there it is told, and takes memory once.
     of_parents = {place.path for p in case.growth.processes if not p.is_fork for place in case.heap(p.pid).places}
@@ -90,7 +92,7 @@ def findings(
     # Where one is made after the other, that is told, and of whom.
     is_pileup_told = any(f.kind == "process-pileup" for f in so_far)
     resting = [] if is_pileup_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share))
-    resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share)
+    resting += left
     yield from resting
     yield from (_gained(case, *one) for one in to_watch.values())
     if not looked:

@@ -93,7 +93,9 @@ class PointsTo:
         self.out: dict[Node | str, list[Flow]] = defaultdict(list)
         self.into: dict[Node | str, list[Flow]] = defaultdict(list)
         self._terms: dict[int, tuple[Term, ...]] = {}
-        self._given_back = {s: frozenset(_given_back(s)) for s in index.scopes if s.kind == "function"}
+        functions = [scope for scope in index.scopes if scope.kind == "function"]
+        self._given_back = {scope: frozenset(_given_back(scope)) for scope in functions}
+        self._members_returned = {scope: _members_returned(scope) for scope in functions}
         for scope in index.scopes:
             for site in scope.sites:
                 for term, target in self._flows_at(site.node, scope):
@@ -179,8 +181,14 @@ class PointsTo:
         for function in self.index.callees(call.func, scope):
             if function.kind != "function" or function.name == "__init__":
                 continue
-            yield Term(function)
-            for parameter, argument in self.index.arguments(call, function):
+            given = dict(self.index.arguments(call, function))
+            members = self._members_returned[function]
+            if members and all(isinstance(given.get(index), ast.Constant) for _, index in members):
+                for whole, index in members:  # ``get("a")`` is ``rows["a"]`` where that returns ``rows[name]``
+                    yield from _further(self.terms(whole, function, depth), _step(given[index]))
+            else:
+                yield Term(function)
+            for parameter, argument in given.items():
                 if parameter in self._given_back[function]:
                     yield from self.terms(argument, scope, depth)
         if isinstance(call.func, ast.Name) and name in _COPIES:
@@ -344,6 +352,17 @@ def _given_back(function: Scope) -> Iterator[str]:
     for node in (site.node for site in function.sites):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Name) and node.value.id in function.params:
             yield node.value.id
+
+
+def _members_returned(function: Scope) -> list[tuple[ast.expr, str]]:
+    """(container, parameter) of each return, where all of them return a member by a parameter."""
+    returned = [site.node.value for site in function.sites if isinstance(site.node, ast.Return)]
+    found = [
+        (node.value, node.slice.id)
+        for node in returned
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and node.slice.id in function.params
+    ]
+    return found if len(found) == len(returned) else []
 
 
 def _is_parameter(term: Term, scope: Scope) -> bool:

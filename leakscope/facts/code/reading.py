@@ -128,7 +128,7 @@ def _read_by(at: _At, names: Names, progress: _Progress, index: Index) -> Sequen
         for caller, site in index.callers.get(at.scope, ())
         if isinstance(site.node, ast.Call)
         for name, given in index.arguments(site.node, at.scope)
-        if name == at.node.id and names.strength(given, caller, inside=False) > 0
+        if name == at.node.id and names.strength(given, caller) > 0
     ]
     are_over = bool(giving) and all(progress.state(one.site, one.scope, one.node) == _OVER for one in giving)
     return giving if are_over and progress.state(at.site, at.scope, at.node) != _OVER else (at,)

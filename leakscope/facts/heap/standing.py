@@ -37,9 +37,12 @@ def standing(heap: Heap, least_bytes: float, after_bytes: float) -> list[Place]:
 
 def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
     """Places in it that hold so much in the last snapshot: the nearest to the memory with a name of the user's, models
-    as a whole; and what is known by a name that does not keep it alone, as a block of two tables is.
+    and optimizers as a whole; and what is known by a name that does not keep it alone, as a block of two tables is.
     """
-    if place.deep_bytes[-1] < least_bytes or is_optimizer(place.type_name):
+    if place.deep_bytes[-1] < least_bytes:
+        return
+    if is_optimizer(place.type_name):
+        yield from [place] if place.has_users_name or has_key(place) else ()
         return
     namespaces = (child for child in place.children if child.reference.edge_kind == "namespace")
     if place.has_users_name and any(map(is_model, (place, *namespaces))):
