@@ -23,6 +23,7 @@ _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*", re.DOTALL)
 _OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
+_PROPERTIES = frozenset(("property", "cached_property"))
 _BEGINNINGS = frozenset(("main", "command"))
 _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
@@ -89,6 +90,10 @@ class Scope:
     @property
     def static(self) -> bool:
         return "staticmethod" in self.decorators
+
+    @property
+    def is_property(self) -> bool:
+        return not _PROPERTIES.isdisjoint(self.decorators) and self.within is not None
 
     @property
     def is_beginning(self) -> bool:
@@ -329,6 +334,10 @@ class Index:
     def _class_at(self, call: ast.AST, scope: Scope, function: Scope, parameter: str, depth: int) -> str | None:
         given = dict(self.arguments(call, function)) if isinstance(call, ast.Call) else {}
         return self.class_of(given.get(parameter), scope, depth - 1)
+
+    def is_all_known(self, name: str) -> bool:
+        """No class that it derives from is a library's."""
+        return self._related.get(name, frozenset()) <= self.classes.keys()
 
     def _ancestors(self, name: str) -> frozenset[str]:
         seen: set[str] = set()

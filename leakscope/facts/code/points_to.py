@@ -24,7 +24,6 @@ CALLED, EACH, INTO, COPIED, PART, SPREAD, WRAPPED = "()", "each", "into", "copie
 _WRAPPERS = frozenset(("writer", "DictWriter", "Pickler", "TextIOWrapper", "BufferedWriter", "GzipFile", "ZipFile"))
 _COPIES = frozenset(("enumerate", "iter", "list", "reversed", "set", "sorted", "tuple", "zip"))
 _COUNTS = frozenset(("len", "range"))  # a loop over these goes through no members
-_PROPERTIES = frozenset(("property", "cached_property"))
 # Methods that add to what they are called on, whatever its type. Other verbs are believed a little less.
 ADDERS = frozenset(
     ("add", "append", "appendleft", "enqueue", "extend", "extendleft", "insert", "on", "push", "put", "put_nowait",
@@ -214,8 +213,7 @@ class PointsTo:
                 if isinstance(name, ast.Name):
                     yield from ((term, Variable(*self.index.variable(name, scope))) for term in terms)
         elif isinstance(node, ast.Return) and scope.kind == "function":
-            is_property = not _PROPERTIES.isdisjoint(scope.decorators) and scope.within is not None
-            returned: Node = Field(scope.within.name, scope.name) if is_property and scope.within else scope
+            returned: Node = Field(scope.within.name, scope.name) if scope.is_property and scope.within else scope
             for term in self.terms(node.value, scope):
                 if not _is_parameter(term, scope):
                     yield term, returned
