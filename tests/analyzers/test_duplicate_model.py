@@ -191,6 +191,17 @@ def test_a_checkpoint_that_is_held_after_it_was_loaded_is_found(tmp_path):
     assert "started from" in finding.title
 
 
+@pytest.mark.parametrize(("then", "is_told"), [("pass", True), ("if worse(): model.load_state_dict(state)", False)])
+def test_weights_that_a_later_line_goes_back_to_are_a_reference(tmp_path, then, is_told):
+    model = encoder()
+    state = clone(model.state_dict())
+    job = Job(tmp_path, program=f"{PROGRAM}    train()\n    {then}\n")
+    for _ in range(3):
+        job.look(model=model, state=state, runs="model")
+        train(model, steps=20)
+    assert [finding.subject.variable for finding in job.told().findings] == ["state"] * is_told
+
+
 @pytest.mark.further
 def test_a_checkpoint_that_is_kept_flat_is_found(tmp_path):
     """Some readers of files keep the tensor as it was read, without its shape, under the views they give."""
