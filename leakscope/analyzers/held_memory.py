@@ -302,10 +302,13 @@ _LEAST_IDLE = SLIGHT  # of one of several
 
 
 def _is_told(place: Place, so_far: Sequence[Finding]) -> bool:
-    """By another diagnosis: it, or as a part of what is wasted."""
+    """By another diagnosis: it, or most of it, or as a part of what is wasted."""
     told = {path for f in so_far for path in (f.subject.path, *(one.path for one in f.idle))}
     within = tuple(f"{f.subject.path}{step}" for f in so_far if f.wasted and f.subject.path for step in ".[")
-    return not told.isdisjoint((place.said, place.path)) or place.said.startswith(within)
+    inside = f"{place.said}.", f"{place.said}["
+    parts = sum(one.bytes for f in so_far for one in f.idle if one.path.startswith(inside))
+    is_it = not told.isdisjoint((place.said, place.path)) or place.said.startswith(within)
+    return is_it or parts >= MOST * float(place.deep_bytes[-1]) > 0
 
 
 def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Finding:
