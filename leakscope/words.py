@@ -280,7 +280,7 @@ def amount(finding: Finding) -> str:
     if finding.wasted:
         figures.append("wasted")
     if finding.bytes_per_hour:
-        figures.append(format_rate(finding.bytes_per_hour, finding.bytes))
+        figures.append(format_rate(finding.bytes_per_hour, finding.watched_s))
     if finding.bytes_per_step:
         figures.append(format_per_step(finding.bytes_per_step, finding.step_unit))
     return ", ".join([*figures, f"{finding.confidence:.0%} sure"])
