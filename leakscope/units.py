@@ -109,6 +109,12 @@ def format_rate(bytes_per_hour: float, watched_s: float, signed: bool = False) -
     return f"{format_bytes(bytes_per_hour * share, signed)} {clock}"
 
 
+def short_rate(bytes_per_s: float, watched_s: float, signed: bool = False) -> str:
+    """``+12.0 MiB/min``, or ``/h``: as ``format_rate`` has it, for a line that has little room."""
+    clock = "min" if watched_s < 3600 else "h"
+    return f"{format_bytes(3600 * bytes_per_s * per_clock(watched_s)[1], signed)}/{clock}"
+
+
 def per_clock(watched_s: float) -> tuple[str, float]:
     """``per minute`` and how many of an hour's bytes that is; ``per hour`` of what was watched for an hour or more."""
     return ("per minute", 1 / 60) if watched_s < 3600 else ("per hour", 1.0)
