@@ -98,7 +98,7 @@ class _Size(NamedTuple):
 _SIZES = (  # whole sentences, rather than more; one table with its largest rows, rather than halves of two, or none
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(3, 1, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
     _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 1, tables=1), _Size(2, 1, 2, 1, tables=1),
-    _Size(2, 1, 2, 1, tables=1, has_cost=False), _Size(2, 1, 1, 1, tables=1, has_cost=False),
+    _Size(2, 1, 2, 1, tables=1, has_cost=False), _Size(2, 1, 2, 1, 2, 1, False), _Size(2, 1, 1, 1, 2, 1, False),
     _Size(0, 1, 2, 1, tables=0), _Size(0, 1, 2, 1, tables=0, has_cost=False), _Size(0, 1, 1, 1, 0, 0, False),
     _Size(0, 1, 1, 1, 2, 0, False), _Size(0, 1, 1, 1, 1, 0, False),
 )  # fmt: skip
