@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -82,12 +84,17 @@ def report(
     judged = analyze(open_recording(run), only or None, horizon_s=horizon_s(Path.cwd(), horizon))
     result = without_ignored(judged, ignores)
     asked: dict[str, dict[str, Any]] = {
-        "terminal": {"verbose": verbose, "color": color_of(color)},
+        "terminal": {"verbose": verbose, "color": color_of(color), "height": _height() if output is None else None},
         "json": {"with_timeline": True} if with_timeline else {},
     }
     text = render(result, format_name, **asked.get(format_name, {}))
     write_or_print(text, output, format_name, color=color_of(color))
     return int(exit_code and any(finding.severity != "note" for finding in result.findings))
+
+
+def _height() -> int | None:
+    """Lines of the terminal, where the report goes to one."""
+    return shutil.get_terminal_size().lines if sys.stdout.isatty() else None
 
 
 def _report_job(

@@ -98,7 +98,7 @@ def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culpri
     filled = round(max([finding.bytes, *weighed]))
     share = min(1.0, filled / held)
     if finding.subject.holder and per_s is not None:
-        rate = format_rate(3600 * per_s, per_s * seconds)
+        rate = format_rate(3600 * per_s, seconds)
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
         title = finding.title.partition(": ")[0] if finding.wasted else finding.title  # it lists what is wasted itself

@@ -107,8 +107,8 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     start, end = float(place.deep_bytes[0]), float(place.deep_bytes[-1])
     added = float(place.length[-1] - place.length[0])
     figures: dict[str, Any] = {"start_bytes": int(start), "end_bytes": int(end), "takes": count}
-    text = f"{place.said} held {format_bytes(start)} in the first and {format_bytes(end)} in the last of {count} "
-    text += f"snapshots, from {format_duration(float(time_s[0]))} to {format_duration(float(time_s[-1]))}"
+    first_s, last_s = format_duration(float(time_s[0])), format_duration(float(time_s[-1]))
+    text = f"{place.said} held {format_bytes(start)} at {first_s}, {format_bytes(end)} at {last_s} ({count} snapshots)"
     if place.has_length:
         figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
         first, last = format_count(place.length[0]), format_count(place.length[-1])
