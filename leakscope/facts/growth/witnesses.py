@@ -262,7 +262,7 @@ class Riser:
     @property
     def doubt(self) -> str:
         """Why nobody can tell, where it is not steady enough to be believed and too much to be called none."""
-        return f"{self._seen}; a longer run would show"
+        return f"{self._seen}; record longer to be sure"
 
     @property
     def witness(self) -> Witness:
