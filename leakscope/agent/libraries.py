@@ -99,7 +99,7 @@ THINGS = (
           let_go="drop each future once its result is used (del, or future.release()), and gather results where they "
                  "are worked on: a worker of Dask keeps its result as long as a client has the future"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
-          let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
+          let_go="pass weakref.finalize nothing that refers to the object: a bound method keeps it alive"),
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",
           let_go="work on each batch in `with nlp.memory_zone():`, or reload the pipeline now and then: spacy keeps "
                  "each new word for good"),

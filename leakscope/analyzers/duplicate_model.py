@@ -77,7 +77,7 @@ _CASES = {
     START: _Told(
         Ground("the weights are those that training began with, perhaps to compare with", STRONG),
         _MOVED,
-        "it may be intended: weights to go back to, or to keep the model close to",
+        "this may be intended: weights to return to, or to keep the model close to",
     ),
 }
 _PURPOSES = {  # of those that are not accused
@@ -189,7 +189,7 @@ class _Spare(NamedTuple):
 
 
 def _spare(case: Case, process: ProcessGrowth, group: list[Pair], places: Mapping[str, Place]) -> _Spare | None:
-    """Of two models the one that could go is the one that nothing reads any more, if that is known of just one, or that
+    """Of two models the one that could go is the one that nothing reads again, if that is known of just one, or that
     no running function had when the other was in use.
 
     None where both are read on, and differ in what they are for: in precision, or in that one of them is trained.

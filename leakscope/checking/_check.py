@@ -114,7 +114,7 @@ def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
         if low > limit.bytes:
             return _broken(rule, text, _first(report, lambda finding: not finding.wasted))
         is_kept = high <= limit.bytes
-        return Outcome(rule, KEPT if is_kept else CANNOT_TELL, text if is_kept else f"{text}; a longer run would show")
+        return Outcome(rule, KEPT if is_kept else CANNOT_TELL, text if is_kept else f"{text}; record longer to be sure")
     if high <= limit.bytes:
         return Outcome(rule, KEPT, f"memory grows by at most {format_bytes(high)} {unit}")
     text = f"this run is too short: memory may have grown by {format_bytes(high)} {unit}"

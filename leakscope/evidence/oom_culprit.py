@@ -141,7 +141,7 @@ def would_have_been_enough(hog: Process, blamed: Culprit | None, limit_bytes: in
         figures["enough_bytes"] = rest
     if per_s is not None and per_s * _WORTH_A_WORD_S >= GiB:
         per_gib = GiB / per_s
-        parts.append(f"if it goes on so, no limit is enough: a GiB more would have lasted {format_duration(per_gib)}")
+        parts.append(f"at this pace no limit is enough: a GiB more would have lasted {format_duration(per_gib)}")
         figures["seconds_per_gib"] = round(per_gib, 1)
     return Evidence("; ".join(parts), figures) if parts else None
 

@@ -198,11 +198,11 @@ def doubts(found: Retained) -> Iterator[str]:
         text = "what its members hold outside Python cannot be measured"
         yield f"{text}: it grew in step with their number" if is_in_step else text
     elif found.share < MOST and found.look.explained_share < NEARLY_ALL:
-        yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
+        yield f"snapshots found only {found.share:.0%} of the growth in it"
     if found.may_be_filling and not holds_hooks(found):
         yield f"only {len(heap.takes)} snapshots: this could be a bounded cache still filling"
     elif len(heap.takes) <= FEWEST:
-        yield f"only {len(heap.takes)} snapshots of its growth"
+        yield f"only {len(heap.takes)} snapshots show its growth"
     if found.constructor is not None:
         running = f"{found.constructor}() still ran at the last of these snapshots"
         yield f"{running}: a load that ends when it returns would look the same"

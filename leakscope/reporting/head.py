@@ -22,7 +22,7 @@ from ..facts.where.holders import holder_name
 from ..findings import Finding, RecordingFacts, Verdict, ended_by_lack, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..signals import signal_name
-from ..units import STEP, format_bytes, format_count, format_duration, format_per_step, format_rate, over
+from ..units import STEP, format_about, format_bytes, format_count, format_duration, format_per_step, format_rate, over
 from . import gpu
 
 _LEAST_CPU_S = 0.001
@@ -245,7 +245,7 @@ def _power(growth: TreeGrowth) -> str:
     told = f" A leak above {format_rate(growth.least_bytes_per_hour, growth.end_s - growth.start_s)} would have shown"
     if growth.enough_s is None:
         return f"{told}."
-    return f"{told}; one that matters within a day shows in a run of about {format_duration(growth.enough_s)}."
+    return f"{told}; to see any that matters within a day, record {format_about(growth.enough_s)}."
 
 
 def _clause(reason: str) -> str:
@@ -294,11 +294,11 @@ def _waste(told: Told) -> str:
     # A kill names what filled the memory.
     is_said = any(title.partition(": ")[0] in f.title for f in told.findings if f is not waste)
     more = "" if waste.bytes >= told.wasted_bytes else ", among them"
-    text = f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f'{more}: {title}'}."
+    text = f"But {wasted} {'of it ' if is_said else ''}is wasted{'' if is_said else f'{more}: {title}'}."
     if told.enough_bytes is None or told.end is not None:
         return text
     level, peak = map(format_bytes, told.enough_bytes)
-    return f"{text} Without {'that' if is_said else 'them'} {level} would be in use, and {peak} at the peak."
+    return f"{text} Without that, {level} would be in use, {peak} at the peak."
 
 
 def _held(told: Told) -> str:

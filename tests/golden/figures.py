@@ -49,7 +49,8 @@ _ESTIMATED = 1.1  # times: samples of allocations, and resident memory that was 
 
 def contradictions(report: dict[str, Any]) -> list[str]:
     """One line each, beginning with where it stands."""
-    return [*_of_findings(report), *_of_rates(report), *_of_the_ledger(report), *_told_twice(report)]
+    found = [*_of_findings(report), *_of_rates(report), *_of_the_ledger(report), *_told_twice(report)]
+    return [*found, *_ruled_out_and_found(report)]
 
 
 def _of_findings(report: dict[str, Any]) -> Iterator[str]:
@@ -110,6 +111,14 @@ def _told_twice(report: dict[str, Any]) -> Iterator[str]:
     for (pid, path), times in told.items():
         if times > 1:
             yield f"findings: {path} of process {pid} is told {times} times"
+
+
+def _ruled_out_and_found(report: dict[str, Any]) -> Iterator[str]:
+    """A container that a finding names kept growing, whichever kind says so."""
+    named = [f for f in report["findings"] if f["severity"] != "note" and not f["wasted"] and f["subject"]["variable"]]
+    for one in report["ruled_out"]:
+        if named and one["kind"] == "retained-objects" and "no named" in one["reason"]:
+            yield f"ruled out: {one['reason']}, and {named[0]['subject']['holder']} is found as {named[0]['kind']}"
 
 
 def several_figures_of_one_rate(report: Report, as_json: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from ...findings import RuledOut, Skipped
 from ...rising import LEAST_BLOCKS
 from ...storage import Recording
-from ...units import LISTED, MOST, format_bytes, format_count, format_duration, format_rate, over
+from ...units import LISTED, MOST, format_about, format_bytes, format_count, format_duration, format_rate, over
 from ..series.arithmetic import Floats, per_second
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, hidden_share, judge, least_shown, most_risen
 from .arenas import in_use_of
@@ -26,7 +26,7 @@ from .processes import ProcessGrowth, process_growths
 from .witnesses import Witness, riser_of, witnesses
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
-_LONGER = "a longer run"  # would show, as reasons say where a window was too short
+_LONGER = "record longer"  # as reasons say where a window was too short
 DAY_S = 86400.0
 TOLD_SHARE = 0.08  # of a growth: less is told by no finding of its own; two leaks at once differ by less than ten times
 _MATTERS = 0.01  # of the nearest limit
@@ -133,7 +133,7 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
         doubt = newborn(measured, growth, window_s) if leaking else None
     leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
     if leaking is None:  # as long again as what was judged: by then it has gone on, or stood
-        reason = reason.replace(_LONGER, f"a run of about {format_duration(2 * window_s[1] - window_s[0])}")
+        reason = reason.replace(_LONGER, f"record {format_about(2 * window_s[1] - window_s[0])}")
     hidden = hidden_share(view.trend, job.time_s, job.held_bytes) if leaking is False and filling is None else 0.0
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
@@ -235,7 +235,7 @@ def _limited(filling: Fills, main: ProcessGrowth) -> tuple[bool | None, str] | N
     reason = f"{first.name} fills up to {limit}"
     if filling.share >= ENOUGH and filling.other_share < TOLD_SHARE:
         return False, reason
-    return None, f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest"
+    return None, f"{reason}, which explains {filling.share:.0%} of the growth; record longer to see the rest"
 
 
 def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:
