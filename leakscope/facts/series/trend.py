@@ -300,8 +300,8 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         if goes_on:
             return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
     if started_s is not None and has_begun:
-        told = f"grew before the first training step, for {min(started_s, t[-1]) - t[0]:.0f} s; record longer to be sure"
-        return cannot_tell(told, RAMP)
+        lasted = f"{min(started_s, t[-1]) - t[0]:.0f} s"
+        return cannot_tell(f"grew before the first training step, for {lasted}; record longer to be sure", RAMP)
     if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
         return cannot_tell("the growth slows down; record longer to see whether it ends", SATURATION)
     is_late = rest.risen[0] >= rises.size // 2 and len(rest.risen) >= FEWEST and rest.quiet == 0
