@@ -34,7 +34,7 @@ from ..facts.code.statements import latest_read
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_at_work, heap_of
 from ..facts.heap.owners import is_optimizer
-from ..facts.heap.place import GRAPH_TYPE, Place
+from ..facts.heap.place import GRAPH_TYPE, Place, upwards
 from ..facts.heap.standing import field_of, has_key, held_by_users, risen, shared_table
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
@@ -63,6 +63,8 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that holds much idle, of those that hold most first; then of workers that rest."""
     looked = told = False
+    left = list(left_by_training(case, _KIND, min_idle_bytes, min_idle_share))
+    so_far = [*so_far, *left]
     to_watch: dict[tuple[str, str], tuple[ProcessGrowth, Heap, Place]] = {}
     # What a fork was born with is its parent's: there it is told, and takes memory once.
     of_parents = {place.path for p in case.growth.processes if not p.is_fork for place in case.heap(p.pid).places}
@@ -90,7 +92,7 @@ def findings(
     # Where one is made after the other, that is told, and of whom.
     is_pileup_told = any(f.kind == "process-pileup" for f in so_far)
     resting = [] if is_pileup_told else list(idle_pools(case, _KIND, min_idle_bytes, min_idle_share))
-    resting += left_by_training(case, _KIND, min_idle_bytes, min_idle_share)
+    resting += left
     yield from resting
     yield from (_gained(case, *one) for one in to_watch.values())
     if not looked:
@@ -119,7 +121,7 @@ def _idle(
     """The largest first; what other kinds told is left out."""
     apart = case.heap(process.pid).own_arrays
     found: dict[str, _Idle] = {}
-    for place in held:
+    for place in [*held, *_containers(held)]:
         table = shared_table(place) if not has_key(place) else None
         known = place if table is None else table
         named, lines = named_in(case.sources, known)
@@ -140,8 +142,19 @@ def _idle(
         if use.is_over and (table is not None or references <= 1 + use.filling):
             made, size = lines[0] if by_key is not None and lines else _line(lines), round(float(place.deep_bytes[-1]))
             size += found[known.said].bytes if known.said in found else 0
+            found = {name: one for name, one in found.items() if known not in upwards(one.place.parent)}
             found[known.said] = _Idle(known, named, size, made, use)
     yield from sorted(_together(case, found.values()), key=lambda one: -one.bytes)
+
+
+def _containers(held: Iterable[Place]) -> Iterator[Place]:
+    """Those with a name that places are in, the innermost first: what one has alone is idle with it, read by whatever
+    name before.
+    """
+    known: dict[int, Place] = {}
+    for place in held:
+        known |= {id(above): above for above in upwards(place.parent) if above.has_users_name and above.has_length}
+    yield from sorted(known.values(), key=lambda one: -len(list(upwards(one))))
 
 
 def _together(case: Case, found: Iterable[_Idle]) -> Iterator[_Idle]:

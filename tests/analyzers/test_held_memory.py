@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from leakscope.facts.heap.graph import graph_places
 from leakscope.facts.heap.place import Place, Reference
 from leakscope.facts.heap.standing import held_by_users, shared_table
 from leakscope.findings import Report
@@ -591,3 +592,85 @@ def test_a_cache_of_a_function_that_is_called_no_more_is_idle(tmp_path: Path, wi
     if told:
         assert says(told[0].remedy[0], "clear load_month()", "cache_clear()")
         assert not told[0].idle[0].file, "the function may be called again: no edit deletes it"
+
+
+STAGED = """
+class Trainer:
+    def __init__(self):
+        self.optimizers = {{}}
+
+    def begin(self, name):
+        self.optimizers[name] = make(name)
+        return self.optimizers[name]
+
+    def pretrain(self):
+        by = self.begin("pretrain")
+        for _ in range(9):
+            by.step()
+
+    def finetune(self):
+        by = self.begin({second})
+        while True:
+            by.step()
+            print(self.optimizers["finetune"].lr)
+
+
+def main():
+    trainer = Trainer()
+    trainer.pretrain()
+    trainer.finetune()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("second", "is_idle"), [('"finetune"', True), ('"pretrain"', False), ("name()", False)])
+def test_the_optimizer_of_a_stage_that_is_over_is_idle(tmp_path: Path, second: str, is_idle: bool) -> None:
+    """By the key under which a function gives it back."""
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", STAGED.format(second=second))
+    builder.samples(100, [600 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner": "Trainer", "owner_file": "/job/fit.py", "variable": "optimizers", "is_user": True}
+    held = [
+        row("main() trainer.optimizers", deep_bytes=200 * MB, **owner),
+        row("main() trainer.optimizers['pretrain']", type_name="torch.optim.adamw.AdamW", deep_bytes=200 * MB,
+            edge_kind="item", parent="main() trainer.optimizers", reference_count=1, **owner),
+    ]  # fmt: skip
+    seen = "/job/fit.py:18 finetune\n/job/fit.py:25 main\n/job/fit.py:13 pretrain\n/job/fit.py:8 begin"
+    for number, at_s in enumerate((6.0, 18.0), 1):
+        builder.take(100, number, at_s, holders=held, tensor_bytes=200 * MB, seen_lines=seen)
+    told = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+    assert [one.subject.holder for one in told] == ["main() trainer.optimizers['pretrain']"] * is_idle
+
+
+REGISTRY = """
+class Registry{bases}:
+    def __init__(self):
+        self._modules = {{}}
+
+
+def main():
+    registry = Registry()
+    while True:
+        registry._modules["small"](data())
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("bases", "name"), [("", "registry._modules['large']"), ("(Base)", "registry.large")])
+def test_only_of_a_module_of_torch_are_members_called_its_parts(tmp_path: Path, bases: str, name: str) -> None:
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", REGISTRY.format(bases=bases))
+    builder.samples(100, [600 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner": "Registry", "owner_file": "/job/fit.py", "variable": "_modules", "is_user": True}
+    held = [
+        row("main() registry", type_name="__main__.Registry", deep_bytes=200 * MB, edge_kind="local", owner="main",
+            variable="registry", owner_file="/job/fit.py"),
+        row("main() registry._modules", deep_bytes=200 * MB, **owner),
+        row("main() registry._modules['large']", type_name="numpy.ndarray", deep_bytes=200 * MB, edge_kind="item",
+            parent="main() registry._modules", **owner),
+    ]  # fmt: skip
+    builder.take(100, 1, 18.0, holders=held, array_bytes=200 * MB, seen_lines="/job/fit.py:10 main")
+    recording = builder.ends(30.0, exit_code=0).open()
+    assert f"main() {name}" in {one.path for one in graph_places(recording, 100, [1])}

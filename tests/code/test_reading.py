@@ -361,3 +361,62 @@ def test_a_line_that_asks_for_the_length_alone_is_told_apart(report: str, is_cou
     holder = Holder("rows", "main", "__main__", FILE, "local", "list")
     counts = {read.is_count for read in reads_of([source], holder, {(FILE, "main"): 4})}
     assert counts == ({True} if is_count else {True, False})
+
+
+GENERATOR = """\
+class Corpus:
+    def batches(self):
+        yield self.words[:8]
+
+def main():
+    corpus = Corpus()
+    {made}
+    {loop}
+        step()
+    finish()
+    report()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "loop"),
+    [
+        ("pass", "for batch in corpus.batches():"),
+        ("pass", "for number, batch in enumerate(corpus.batches()):"),
+        ("batches = corpus.batches()", "for batch in batches:"),
+        ("batches = iter(corpus.batches())", "while next(batches):"),
+    ],
+)
+@pytest.mark.parametrize(("at", "goes_on"), [(9, True), (11, False)])
+def test_a_generator_goes_on_as_long_as_its_members_are_asked_for(
+    made: str, loop: str, at: int, goes_on: bool
+) -> None:
+    holder = Holder("words", "Corpus", "__main__", FILE, "attribute", "numpy.ndarray")
+    source = Source("__main__", FILE, GENERATOR.format(made=made, loop=loop))
+    (read,) = reads_of([source], holder, {(FILE, "main"): at, (FILE, "batches"): 3})
+    assert read.is_over is not goes_on
+
+
+OPTIONS = """\
+import argparse
+
+class Corpus:
+    def __init__(self):
+        self.buckets = {}
+
+    def mark(self):
+        print(self.buckets[1])
+
+def main():
+    options = argparse.ArgumentParser().parse_args()
+    corpus = Corpus()
+    corpus.mark()
+    while True:
+        print(options.buckets)
+"""
+
+
+def test_an_option_of_its_name_is_not_the_attribute() -> None:
+    holder = Holder("buckets", "Corpus", "__main__", FILE, "attribute", "dict")
+    found = reads_of([Source("__main__", FILE, OPTIONS)], holder, {(FILE, "main"): 15, (FILE, "mark"): 8})
+    assert [(read.line.line, read.is_over) for read in found] == [(8, True)]

@@ -23,11 +23,13 @@ _MAX_CHARS = 1_500_000  # a syntax tree takes about 100 times its text
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python calls a line: str.splitlines() also breaks at form feeds
 _COMPREHENSION = re.compile(r"(\.<locals>)?\.<(genexpr|listcomp|setcomp|dictcomp)>.*", re.DOTALL)
 _OF_CONTAINERS = frozenset(name for kind in (list, dict, set, str, bytes) for name in dir(kind))
+_PROPERTIES = frozenset(("property", "cached_property"))
 _BEGINNINGS = frozenset(("main", "command"))
 _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
-    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.Raise,
+    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.YieldFrom, ast.Raise,
 )  # fmt: skip
+_MAKERS = dict.fromkeys(("parse_args", "parse_known_args"), "Namespace")  # options: no objects of the user's classes
 _GUARDS = (ast.If, ast.ExceptHandler, getattr(ast, "match_case", ast.If))
 
 
@@ -90,6 +92,10 @@ class Scope:
         return "staticmethod" in self.decorators
 
     @property
+    def is_property(self) -> bool:
+        return not _PROPERTIES.isdisjoint(self.decorators) and self.within is not None
+
+    @property
     def is_beginning(self) -> bool:
         """A program's beginning: ``main()``, or what ``@app.command()`` is on. Where nobody calls it, it runs once."""
         return not _BEGINNINGS.isdisjoint((self.name, *self.decorators))
@@ -98,6 +104,11 @@ class Scope:
     def decorators(self) -> list[str]:
         nodes = getattr(self.node, "decorator_list", [])
         return [last_name(n.func if isinstance(n, ast.Call) else n) for n in nodes]
+
+    @cached_property
+    def is_generator(self) -> bool:
+        """Its lines run as its members are asked for, after the call."""
+        return any(isinstance(site.node, (ast.Yield, ast.YieldFrom)) for site in self.sites)
 
     @property
     def within(self) -> Scope | None:
@@ -235,7 +246,8 @@ class Index:
                 return scope.within.name
             if isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) == 1:
                 return self.class_of(node.args[0], scope, depth - 1)
-            return last_name(node.func) if last_name(node.func) in self.classes else None
+            name = last_name(node.func)
+            return name if name in self.classes else _MAKERS.get(name) if not node.keywords else None
         if isinstance(node, ast.Constant) and isinstance(node.value, str):  # an annotation in quotes
             return node.value if node.value in self.classes else None
         return None
@@ -322,6 +334,10 @@ class Index:
     def _class_at(self, call: ast.AST, scope: Scope, function: Scope, parameter: str, depth: int) -> str | None:
         given = dict(self.arguments(call, function)) if isinstance(call, ast.Call) else {}
         return self.class_of(given.get(parameter), scope, depth - 1)
+
+    def is_all_known(self, name: str) -> bool:
+        """No class that it derives from is a library's."""
+        return self._related.get(name, frozenset()) <= self.classes.keys()
 
     def _ancestors(self, name: str) -> frozenset[str]:
         seen: set[str] = set()

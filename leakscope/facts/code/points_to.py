@@ -24,7 +24,6 @@ CALLED, EACH, INTO, COPIED, PART, SPREAD, WRAPPED = "()", "each", "into", "copie
 _WRAPPERS = frozenset(("writer", "DictWriter", "Pickler", "TextIOWrapper", "BufferedWriter", "GzipFile", "ZipFile"))
 _COPIES = frozenset(("enumerate", "iter", "list", "reversed", "set", "sorted", "tuple", "zip"))
 _COUNTS = frozenset(("len", "range"))  # a loop over these goes through no members
-_PROPERTIES = frozenset(("property", "cached_property"))
 # Methods that add to what they are called on, whatever its type. Other verbs are believed a little less.
 ADDERS = frozenset(
     ("add", "append", "appendleft", "enqueue", "extend", "extendleft", "insert", "on", "push", "put", "put_nowait",
@@ -93,7 +92,9 @@ class PointsTo:
         self.out: dict[Node | str, list[Flow]] = defaultdict(list)
         self.into: dict[Node | str, list[Flow]] = defaultdict(list)
         self._terms: dict[int, tuple[Term, ...]] = {}
-        self._given_back = {s: frozenset(_given_back(s)) for s in index.scopes if s.kind == "function"}
+        functions = [scope for scope in index.scopes if scope.kind == "function"]
+        self._given_back = {scope: frozenset(_given_back(scope)) for scope in functions}
+        self._members_returned = {scope: _members_returned(scope) for scope in functions}
         for scope in index.scopes:
             for site in scope.sites:
                 for term, target in self._flows_at(site.node, scope):
@@ -179,8 +180,14 @@ class PointsTo:
         for function in self.index.callees(call.func, scope):
             if function.kind != "function" or function.name == "__init__":
                 continue
-            yield Term(function)
-            for parameter, argument in self.index.arguments(call, function):
+            given = dict(self.index.arguments(call, function))
+            members = self._members_returned[function]
+            if members and all(isinstance(given.get(index), ast.Constant) for _, index in members):
+                for whole, index in members:  # ``get("a")`` is ``rows["a"]`` where that returns ``rows[name]``
+                    yield from _further(self.terms(whole, function, depth), _step(given[index]))
+            else:
+                yield Term(function)
+            for parameter, argument in given.items():
                 if parameter in self._given_back[function]:
                     yield from self.terms(argument, scope, depth)
         if isinstance(call.func, ast.Name) and name in _COPIES:
@@ -206,8 +213,7 @@ class PointsTo:
                 if isinstance(name, ast.Name):
                     yield from ((term, Variable(*self.index.variable(name, scope))) for term in terms)
         elif isinstance(node, ast.Return) and scope.kind == "function":
-            is_property = not _PROPERTIES.isdisjoint(scope.decorators) and scope.within is not None
-            returned: Node = Field(scope.within.name, scope.name) if is_property and scope.within else scope
+            returned: Node = Field(scope.within.name, scope.name) if scope.is_property and scope.within else scope
             for term in self.terms(node.value, scope):
                 if not _is_parameter(term, scope):
                     yield term, returned
@@ -344,6 +350,17 @@ def _given_back(function: Scope) -> Iterator[str]:
     for node in (site.node for site in function.sites):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Name) and node.value.id in function.params:
             yield node.value.id
+
+
+def _members_returned(function: Scope) -> list[tuple[ast.expr, str]]:
+    """(container, parameter) of each return, where all of them return a member by a parameter."""
+    returned = [site.node.value for site in function.sites if isinstance(site.node, ast.Return)]
+    found = [
+        (node.value, node.slice.id)
+        for node in returned
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and node.slice.id in function.params
+    ]
+    return found if len(found) == len(returned) else []
 
 
 def _is_parameter(term: Term, scope: Scope) -> bool:

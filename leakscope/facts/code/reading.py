@@ -84,13 +84,19 @@ def goes_on_with(sources: Sequence[Source], made: Line, reached: Reached) -> boo
     index = index_of(sources, "", made.file)
     progress, (file, number, *_) = _Progress(index, reached), made
     calls = [call for scope, _, call in index.calls() if (scope.source.file, call.lineno) == (file, number)]
-    things = Things(points_to(index), calls)
     return any(
-        things.kind(node, scope) is not None and progress.state(site, scope, node) == _ON
-        for scope, site in index.sites()
-        for node, is_given in _used(site, index, scope)
-        if is_given or _is_asked(node, site.node)
+        (is_given or _is_asked(node, site.node)) and progress.state(site, scope, node) == _ON
+        for scope, site, node, is_given in _uses_of(calls, index)
     )
+
+
+def _uses_of(calls: Sequence[ast.expr], index: Index) -> Iterator[tuple[Scope, Site, ast.expr, bool]]:
+    """Where what calls make is looked up, by whatever name; and whether it is handed to a library there."""
+    things = Things(points_to(index), calls)
+    for scope, site in index.sites():
+        for node, is_given in _used(site, index, scope):
+            if things.kind(node, scope) is not None:
+                yield scope, site, node, is_given
 
 
 def goes_on_setting(sources: Sequence[Source], attribute: str, reached: Reached) -> bool:
@@ -122,10 +128,15 @@ def _read_by(at: _At, names: Names, progress: _Progress, index: Index) -> Sequen
         for caller, site in index.callers.get(at.scope, ())
         if isinstance(site.node, ast.Call)
         for name, given in index.arguments(site.node, at.scope)
-        if name == at.node.id and names.strength(given, caller, inside=False) > 0
+        if name == at.node.id and names.strength(given, caller) > 0
     ]
     are_over = bool(giving) and all(progress.state(one.site, one.scope, one.node) == _OVER for one in giving)
     return giving if are_over and progress.state(at.site, at.scope, at.node) != _OVER else (at,)
+
+
+def _evaluated(node: ast.AST) -> ast.AST:
+    """Of a loop what it goes through."""
+    return node.iter if isinstance(node, (ast.For, ast.AsyncFor)) else node
 
 
 def _is_asked(node: ast.expr, by: ast.AST) -> bool:
@@ -157,6 +168,7 @@ class _Progress:
     def __init__(self, index: Index, reached: Reached) -> None:
         self._index, self._reached = index, reached
         self._known: dict[Scope, int] = {}
+        self._asked: dict[Scope, list[tuple[Scope, Site]]] = {}
 
     def state(self, site: Site, scope: Scope, node: ast.AST) -> int:
         """Of what is looked up at ``node``."""
@@ -198,7 +210,7 @@ class _Progress:
         return _key(function) in self._reached and len(self._index.callers.get(function, ())) == 1
 
     def _is_once(self, scope: Scope) -> bool:
-        callers = self._index.callers.get(scope, ())
+        callers = self._index.callers.get(scope) or self._asked_for(scope)
         return not any(self._index.is_repeated(site, caller) for caller, site in callers)
 
     def _called(self, scope: Scope) -> int:
@@ -207,13 +219,37 @@ class _Progress:
             return _OVER if scope.source.module != "__main__" else _ON
         if scope not in self._known:
             self._known[scope] = _OVER  # while it is asked about, for those that recur
-            callers = self._index.callers.get(scope) or self._handed_on(scope)
+            callers = self._index.callers.get(scope) or self._asked_for(scope) or self._handed_on(scope)
             states = [self.state(site, caller, site.node) for caller, site in callers]
+            if scope.is_generator:
+                states += (state for caller, site in callers for state in self._of_result(site.node, caller))
             is_running = scope.is_beginning and _key(scope) in self._reached
             self._known[scope] = max(states, default=_ON)
             if is_running and self._known[scope] == _UNKNOWN:
                 self._known[scope] = _ON
         return self._known[scope]
+
+    def _asked_for(self, scope: Scope) -> list[tuple[Scope, Site]]:
+        """Where what is a property is looked up; none where a library may do so."""
+        if not scope.is_property or scope.within is None or not self._index.is_all_known(scope.within.name):
+            return []
+        if scope not in self._asked:
+            owners = (None, *(name for name in self._index.classes if self._index.related(name, scope.within.name)))
+            self._asked[scope] = [
+                (other, site)
+                for other, site in self._index.sites()
+                for node, _ in _used(site, self._index, other)
+                if isinstance(node, ast.Attribute) and node.attr == scope.name
+                and self._index.class_of(node.value, other) in owners
+            ]  # fmt: skip
+        return self._asked[scope]
+
+    def _of_result(self, call: ast.AST, scope: Scope) -> Iterator[int]:
+        """Of what asks for the members of what a call makes: a loop, or whoever has it by a name."""
+        around = [one for one in scope.sites if any(part is call for part in ast.walk(_evaluated(one.node)))]
+        yield from (self.state(one, scope, one.node) for one in around if isinstance(one.node, LOOPS))
+        made = [one.node for one in around if isinstance(one.node, ast.Call)]
+        yield from (self.state(site, other, node) for other, site, node, _ in _uses_of(made, self._index))
 
     def _handed_on(self, function: Scope) -> list[tuple[Scope, Site]]:
         """Calls of it by another name: ``for stage in (load, clean): stage()``; none where a library may have it."""

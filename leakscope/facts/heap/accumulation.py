@@ -13,7 +13,6 @@ import numpy as np
 
 from ...units import FEWEST, HARDLY, MOST
 from .comparable import Heap
-from .owners import is_module_dict
 from .place import OUTSIDE, RUNNING, Floats, Place, downwards
 
 THREADS_ALIVE = "threading._active"
@@ -191,4 +190,4 @@ def _are_together(members: Place) -> bool:
 
 def _may_be_member(place: Place) -> bool:
     """The dicts in which a torch module keeps its parts are no members of it, though each part has such dicts, too."""
-    return place.reference.edge_kind in _MEMBER_EDGES and not is_module_dict(place)
+    return place.reference.edge_kind in _MEMBER_EDGES and not place.has_parts

@@ -69,7 +69,8 @@ class History:
         self._children = _cells_by_take(tables, "heap_children", pid, _CHILDREN, on_devices)
         self._shared = _cells_by_take(tables, "heap_shared", pid, _SHARED, on_devices)
         self.places: dict[tuple[tuple[int, ...], bool], list[Place]] = {}  # by whom they were asked for, and how
-        self.user_files = frozenset(tables["sources"]["file"].dropna())
+        texts = tables["sources"].dropna(subset=["file"])
+        self.user_files = dict(zip(texts["file"], texts["source_text"]))
         self.user_modules = _user_modules(tables, pid)
 
     def seen(self, position: Mapping[int, int]) -> Iterator[tuple[int, Description, Floats, NDArray[np.bool_]]]:

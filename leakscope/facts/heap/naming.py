@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
@@ -26,7 +27,8 @@ _ITEM = Reference("item")
 class Names:
     """What a person calls each node, out of the references that lead to it."""
 
-    def __init__(self, nodes: Mapping[int, Node], user_files: frozenset[Any], user_modules: Mapping[Any, Any]) -> None:
+    def __init__(self, nodes: Mapping[int, Node], user_files: Mapping[Any, Any], user_modules: Mapping[Any, Any]) -> None:
+        """``user_files``: their texts; ``user_modules``: {name: file}."""
         self._nodes = nodes
         self._user_files = user_files
         self._user_modules = user_modules
@@ -53,6 +55,7 @@ class Names:
             opaque=told.opaque is True,
             code=self._code(node),
             numbers=frozenset(node.numbers),
+            has_parts=self._is_of_module(node),
         )
 
     def is_users(self, type_name: str) -> bool:
@@ -96,7 +99,7 @@ class Names:
             return _longer(above, f".{name}")
         if kind == "key" and name is not None and (local := self._local(before)) is not None:
             return f"{self._paths[local.number]}.{name}"
-        if kind == "key" and name is not None and _is_of_module(before):
+        if kind == "key" and name is not None and self._is_of_module(before):
             return _longer(above[: -len(before.name or "") - 1], f".{name}")
         if kind == "key":
             return _longer(above, f"['{name}']" if name is not None else "[*]")
@@ -123,7 +126,7 @@ class Names:
             return _ITEM if kind in ("key", "index", "member") else NO_REFERENCE
         if kind == "local":
             return self._of_function("local", before, name)
-        if kind == "key" and _is_of_module(before):  # ``model.part``, for who wrote it
+        if kind == "key" and self._is_of_module(before):  # ``model.part``, for who wrote it
             before = self._above(before) or before
             kind = "key" if before.told.edge_kind == "namespace" else "attribute"
         holder = before
@@ -204,13 +207,27 @@ class Names:
         number = node.told.path_node
         return None if number < GROUPS else self._nodes.get(number)
 
+    def _is_of_module(self, node: Node) -> bool:
+        """Whether it is a dict in which a torch module keeps its parts."""
+        return (
+            node.name in MODULE_DICTS
+            and node.told.type_name in CONTAINERS
+            and not ((holder := self._holder(node)) is not None and self._is_plain(holder.type_name))
+        )
+
+    def _holder(self, node: Node) -> Node | None:
+        """The object whose attribute it is."""
+        above = self._above(node)
+        return self._above(above) if above is not None and above.told.edge_kind == "namespace" else above
+
+    def _is_plain(self, type_name: str) -> bool:
+        """A class of the user's that derives from no other."""
+        module, _, name = type_name.rpartition(".")
+        text = self._user_files.get(self._user_modules.get(module))
+        return isinstance(text, str) and bool(re.search(rf"^class {re.escape(name)}(\(\))?:", text, re.MULTILINE))
+
     def _is_modules(self, node: Node) -> bool:
         return node.told.path_node == OF_MODULES
-
-
-def _is_of_module(node: Node) -> bool:
-    """Whether it is a dict in which a torch module keeps its parts."""
-    return node.name in MODULE_DICTS and node.told.type_name in CONTAINERS
 
 
 def _longer(path: str, step: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...units import MOST, NEARLY_ALL
-from .place import GRAPH_TYPE, MODULE_DICTS, NAMING_EDGES, Place, downwards, upwards
+from .place import GRAPH_TYPE, NAMING_EDGES, Place, downwards, upwards
 
 _CALL_AT_THE_END = frozenset(("atexit", "multiprocessing.util", "weakref"))
-_MODULE_DICTS = tuple(f".{name}" for name in MODULE_DICTS)
+_NO_OPTIMIZERS = ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
 
 
 def user_place(place: Place) -> Place:
@@ -41,20 +41,15 @@ def calls_at_the_end(place: Place) -> bool:
 
 
 def _is_naming(place: Place) -> bool:
-    return place.reference.edge_kind in NAMING_EDGES and not is_module_dict(place)
-
-
-def is_module_dict(place: Place) -> bool:
-    """One in which a torch module keeps its parts."""
-    return place.path.endswith(_MODULE_DICTS)
+    return place.reference.edge_kind in NAMING_EDGES and not place.has_parts
 
 
 def is_optimizer(type_name: str) -> bool:
-    return type_name.startswith("torch.optim.") and not type_name.startswith("torch.optim.lr_scheduler")
+    return type_name.startswith("torch.optim.") and not type_name.startswith(_NO_OPTIMIZERS)
 
 
 def is_model(place: Place) -> bool:
-    return any(map(is_module_dict, place.children))
+    return any(child.has_parts for child in place.children)
 
 
 def heaviest_leaf(place: Place) -> Place:

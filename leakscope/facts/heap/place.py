@@ -73,6 +73,7 @@ class Place:
     limits: str | None = None  # numbers beside it, one of which may be its limit
     opaque: bool = False  # Python cannot see what it has
     chained: bool = False  # all links of a chain of like objects
+    has_parts: bool = False  # a dict in which a torch module keeps its own
     code: tuple[str, str, int] | None = None
     parent: Place | None = None
     named_by: Place | None = None  # at whose name its own begins, where that may be another than its parent

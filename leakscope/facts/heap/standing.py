@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from ...units import FEWEST, HARDLY, NEARLY_ALL
 from .comparable import Heap
-from .owners import is_model, user_place
+from .owners import is_model, is_optimizer, user_place
 from .place import Place, upwards
 
 _STANDS = HARDLY  # of what it gained: so much it may still gain between the last two snapshots
 _THERE = NEARLY_ALL  # of the most it held: with less it was emptied, or is just being; estimates vary by a tenth
-_OPTIMIZERS = "torch.optim."
-_TRAINS = (_OPTIMIZERS, "torch.nn.")  # weights and the state of their optimizer: needed as long as it trains
+_TRAINS = ("torch.optim.", "torch.nn.")  # weights and the state of their optimizer: needed as long as it trains
 
 
 def risen(heap: Heap, least_bytes: float) -> list[Place]:
@@ -38,9 +37,12 @@ def standing(heap: Heap, least_bytes: float, after_bytes: float) -> list[Place]:
 
 def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
     """Places in it that hold so much in the last snapshot: the nearest to the memory with a name of the user's, models
-    as a whole; and what is known by a name that does not keep it alone, as a block of two tables is.
+    and optimizers as a whole; and what is known by a name that does not keep it alone, as a block of two tables is.
     """
-    if place.deep_bytes[-1] < least_bytes or place.type_name.startswith(_OPTIMIZERS):
+    if place.deep_bytes[-1] < least_bytes:
+        return
+    if is_optimizer(place.type_name):
+        yield from [place] if place.has_users_name or has_key(place) else ()
         return
     namespaces = (child for child in place.children if child.reference.edge_kind == "namespace")
     if place.has_users_name and any(map(is_model, (place, *namespaces))):
