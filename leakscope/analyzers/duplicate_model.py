@@ -192,10 +192,14 @@ def _spare(case: Case, process: ProcessGrowth, group: list[Pair], places: Mappin
     """Of two models the one that could go is the one that nothing reads again, if that is known of just one, or that
     no running function had when the other was in use.
 
-    None where both are read on, and differ in what they are for: in precision, or in that one of them is trained.
+    None where both are read on, and differ in what they are for: in precision, or in that one of them is trained; or
+    where what a model started from is read on.
     """
     pair = group[0]
     own, other = places.get(pair.copy.path), places.get(pair.original.path)
+    read = use_of(case, process, own.as_holder(), own.said) if pair.case == START and own is not None else None
+    if read is not None and read.line is not None and not read.is_over:
+        return None  # the model may yet return to them
     if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or own is None:
         return _Spare(group)
     copy, original = (use_of(case, process, place.as_holder(), place.said) for place in (own, other))

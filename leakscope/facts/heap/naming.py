@@ -27,7 +27,9 @@ _ITEM = Reference("item")
 class Names:
     """What a person calls each node, out of the references that lead to it."""
 
-    def __init__(self, nodes: Mapping[int, Node], user_files: Mapping[Any, Any], user_modules: Mapping[Any, Any]) -> None:
+    def __init__(
+        self, nodes: Mapping[int, Node], user_files: Mapping[Any, Any], user_modules: Mapping[Any, Any]
+    ) -> None:
         """``user_files``: their texts; ``user_modules``: {name: file}."""
         self._nodes = nodes
         self._user_files = user_files
