@@ -191,6 +191,31 @@ def test_a_checkpoint_that_is_held_after_it_was_loaded_is_found(tmp_path):
     assert "started from" in finding.title
 
 
+RETURNS = """def main():
+    model = make()
+    state = clone(model.state_dict())
+    for batch in batches():
+        step(
+            model, batch)
+    model.load_state_dict(state)
+    save(model)
+main()
+"""
+
+
+def test_weights_that_the_model_is_yet_to_return_to_are_no_waste(tmp_path):
+    model = encoder()
+    state = clone(model.state_dict())
+    job = Job(tmp_path, program=RETURNS)
+    train(model, steps=1)
+    job.look(model=model, state=state, runs="model")
+    for _ in range(2):
+        train(model, steps=20)
+        job.look(model=model, state=state, runs="model")
+    assert not job.told().findings
+
+
+
 @pytest.mark.further
 def test_a_checkpoint_that_is_kept_flat_is_found(tmp_path):
     """Some readers of files keep the tensor as it was read, without its shape, under the views they give."""
