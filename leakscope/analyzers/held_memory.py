@@ -126,7 +126,9 @@ def _idle(
         known = place if table is None else table
         named, lines = named_in(case.sources, known)
         is_named = known.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or is_untouched(place, heap, process) or _is_told(known, so_far):
+        # Nobody calls a __getitem__ by its name.
+        is_special = known.reference.edge_kind == "cache" and (known.reference.variable or "").startswith("__")
+        if not is_named or is_special or is_untouched(place, heap, process) or _is_told(known, so_far):
             continue
         by_key = known.parent if known.parent is not None and has_key(known) else None
         holder = (by_key or known).as_holder()
