@@ -33,7 +33,7 @@ from ..facts.code.statements import (
     stored,
     stores_part,
 )
-from ..facts.code.syntax import DEFINED, last_name
+from ..facts.code.syntax import DEFINED, arguments_of, last_name
 from ..facts.code.ways_out import Library, emptied_by
 from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
@@ -565,10 +565,24 @@ def _read_entry(one: Held) -> dict[str, str] | None:
 
 def _callables(one: Held) -> dict[str, str] | None:
     """What it is given are functions or methods: each keeps the object that it is of, or what it encloses."""
-    if one.member_type not in CALLABLES or not one.place.is_user:
+    is_method = one.member_type == "method" or _gives_own_method(one)
+    if not (one.member_type in CALLABLES or is_method) or not one.place.is_user:
         return None
-    weak = {"keeps": "the object that it is of", "weak": ", or keep a weakref.WeakMethod of it"}
-    return weak if one.member_type == "method" else {"keeps": "what it encloses", "weak": ""}
+    weak = ", or keep a weakref.WeakMethod of it" if is_method else ""
+    keeps = "the object that it is of" if is_method else "what it encloses"
+    return {"kind": "method" if is_method else one.member_type, "keeps": keeps, "weak": weak}
+
+
+def _gives_own_method(one: Held) -> bool:
+    """What it has are objects, and the line gives it a method of one: ``events.on("done", self.finish)``."""
+    own = one.statement.cls if one.statement is not None else None
+    if own is None or own.name != one.member:
+        return False
+    methods = {part.name for part in own.body if isinstance(part, DEFINED)}
+    given = (part for call in one.calls for part in arguments_of(call))
+    return any(
+        isinstance(part, ast.Attribute) and part.attr in methods and last_name(part.value) == "self" for part in given
+    )
 
 
 def _bound(one: Held) -> list[str]:
@@ -724,8 +738,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "kept-callables": Mechanism(
         _callables,
-        "take each {one.member_type} out of {one.variable} once it is no longer called{one.filled}{weak}: each keeps "
-        "{keeps}",
+        "take each {kind} out of {one.variable} once it is no longer called{one.filled}{weak}: each keeps {keeps}",
     ),
     "made-by-reading": Mechanism(
         _read_entry,
