@@ -306,8 +306,8 @@ def main():
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
     ],
     ids=["listeners", "queue", "jobs in a queue", "cache", "topics", "seldom", "found", "dict", "never read", "read",
-         "latest", "views", "argmax", "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done",
-         "unread", "jobs", "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
+         "latest", "views", "argmax", "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes",
+         "done", "unread", "jobs", "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]
