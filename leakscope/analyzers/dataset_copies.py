@@ -67,7 +67,7 @@ def findings(
     containers = 0
     found = False
     seen: list[tuple[list[Form], float, list[ProcessGrowth]]] = []
-    everywhere: dict[Hashable, list[tuple[ProcessGrowth, Form]]] = {}
+    everywhere: dict[Hashable, dict[int, tuple[ProcessGrowth, Form]]] = {}  # by content, of each process the largest
     of_parents: set[Hashable] = set()  # which their forks have at the same addresses
     for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
@@ -76,7 +76,8 @@ def findings(
         for form in forms if process.pid not in resting else ():
             is_own = form.addresses not in of_parents and float(process.private_bytes[-1]) >= form.bytes
             if is_own or not process.is_fork:
-                everywhere.setdefault((form.path, form.content), []).append((process, form))
+                key = form.content if form.tells else (form.path, form.content)
+                everywhere.setdefault(key, {}).setdefault(process.pid, (process, form))
         for group, agreement in groups_of(forms, min_agreement, min_correlation):
             inherited = next((by for of, _, by in seen if process.is_fork and _is_same_memory(group, of)), None)
             if inherited is not None:
@@ -89,7 +90,7 @@ def findings(
                 found = True
                 yield copies.finding()
     held = sum(float(process.held_bytes[-1]) for process in growth.processes)
-    for held_alike in everywhere.values():
+    for held_alike in (list(one.values()) for one in everywhere.values()):
         if _spare(held_alike) >= max(min_wasted_bytes, min_wasted_share * held):
             found = True
             yield _of_each_process(case, held_alike, held)
@@ -126,7 +127,7 @@ def _spare(held_alike: Sequence[tuple[ProcessGrowth, Form]]) -> int:
 
 def _of_each_process(case: Case, held_alike: Sequence[tuple[ProcessGrowth, Form]], held: float) -> Finding:
     """Processes that did not inherit it: each has loaded it, or was sent it."""
-    process, form = max(held_alike, key=lambda one: one[1].bytes)
+    process, form = max(held_alike, key=lambda one: (one[1].named.has_users_name, one[1].bytes))
     line, count, spare = _line(case, form), len(held_alike), _spare(held_alike)
     severity, share = wasted(case, spare, held, whose="all", what=f"all but one are {format_bytes(spare)},")
     made = f", made at {line.place}" if line is not None else ""

@@ -77,7 +77,7 @@ _CASES = {
     START: _Told(
         Ground("the weights are those that training began with, perhaps to compare with", STRONG),
         _MOVED,
-        "this may be intended: weights to return to, or to keep the model close to",
+        "it may be intended: weights to go back to, or to keep the model close to",
     ),
 }
 _PURPOSES = {  # of those that are not accused
@@ -131,7 +131,7 @@ def findings(
             memory_bytes = _memory_bytes(process, rounds, group[0].copy.device)
             spare = _spare(case, process, group, places)
             if spare is None:
-                yield _not_accused(process, replace(group[0], case="in-use"))
+                yield _not_accused(process, replace(group[0], case="reference" if group[0].case == START else "in-use"))
             else:
                 yield _finding(case, process, spare, places, memory_bytes, warning_share)
         yield from (_not_accused(process, pair) for pair in alike if pair.copy.path not in accused)
@@ -189,17 +189,17 @@ class _Spare(NamedTuple):
 
 
 def _spare(case: Case, process: ProcessGrowth, group: list[Pair], places: Mapping[str, Place]) -> _Spare | None:
-    """Of two models the one that could go is the one that nothing reads again, if that is known of just one, or that
+    """Of two models the one that could go is the one that nothing reads any more, if that is known of just one, or that
     no running function had when the other was in use.
 
-    None where both are read on, and differ in what they are for: in precision, or in that one of them is trained; or
-    where what a model started from is read on.
+    None where both are read on, and differ in what they are for: in precision, or in that one of them is trained; and
+    where a line that may still run goes back to what training began with.
     """
     pair = group[0]
     own, other = places.get(pair.copy.path), places.get(pair.original.path)
-    read = use_of(case, process, own.as_holder(), own.said) if pair.case == START and own is not None else None
-    if read is not None and read.line is not None and not read.is_over:
-        return None  # the model may yet return to them
+    if pair.case == START and own is not None:
+        use = use_of(case, process, own.as_holder(), own.said)
+        return None if use.line is not None and not use.is_over else _Spare(group)
     if len(group) > 1 or pair.case not in (SAME, UNUSED) or other is None or own is None:
         return _Spare(group)
     copy, original = (use_of(case, process, place.as_holder(), place.said) for place in (own, other))

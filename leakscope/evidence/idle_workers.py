@@ -13,7 +13,7 @@ from ..facts.code.reading import goes_on_with
 from ..facts.code.starts import calls, process_start_line
 from ..facts.processes.table import DATALOADER_WORKER, POOL_WORKER, SPAWNED, Process
 from ..facts.series.arithmetic import level_at
-from ..facts.tables import cells
+from ..facts.tables import cells, only
 from ..facts.where.allocations import TABLE
 from ..findings import Evidence, Finding, Idle
 from ..units import MOST, format_bytes, format_count, format_duration
@@ -80,7 +80,7 @@ def _read_s(case: Case, worker: Process, end_s: float) -> float:
     the worker is busy since.
     """
     rows = case.rows("loaders")
-    rows = rows[[str(worker.pid) in str(pids).split(",") for (pids,) in cells(rows, "worker_pids")]]
+    rows = only(rows, rows["worker_pids"].map(lambda pids: str(worker.pid) in str(pids).split(",")).astype(bool))
     seen = list(cells(rows, "time_s", "batches_yielded", "batches_in_flight"))
     read_s = min((time_s for time_s, *figures in seen if figures == [seen[-1][1], 0]), default=end_s)
     return float(read_s) if seen and seen[-1][2] == 0 and worker.is_idle(read_s, end_s) else end_s

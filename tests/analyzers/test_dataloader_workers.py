@@ -48,10 +48,17 @@ def main():
         train(batch)
 """
 WORKERS = (5001, 5002, 5003, 5004)
+UNSEEN = (0, 0)  # batches, where no snapshot saw the loader
+ITERATOR = [
+    {
+        "path": "main() it", "edge_kind": "local", "variable": "it", "owner": "main", "is_user": True,
+        "type_name": "torch.utils.data.dataloader._MultiProcessingDataLoaderIter",
+    }
+]  # fmt: skip
 COUNT = 80  # samples, 4 a second
 
 
-def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, data_bytes=0, batches=(1, 400)):
+def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, data_bytes=0, batches=(1, 400), rows="d.rows"):
     """A flat parent of 400 MiB and its workers; ``private`` and ``anon`` are MiB by the number of the sample."""
     builder = RecordingBuilder(folder).process(PID, cmdline="python train.py").source(PID, FILE, source)
     builder.samples(PID, [400 * MiB] * COUNT, every_s=0.25, cpu_s=[0.2 * i for i in range(COUNT)])
@@ -77,8 +84,10 @@ def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, dat
             "type_name": "list",
             "is_user": True,
         }
-        place |= {"is_user": True, "path": "main() d.rows", "deep_bytes": data_bytes}
-        builder.take(PID, number, 5.0 * number, holders=[place])
+        place |= {"is_user": True, "path": f"main() {rows}", "deep_bytes": data_bytes}
+        builder.take(PID, number, 5.0 * number, holders=[place, *ITERATOR] if rows.startswith("it.") else [place])
+        if batches == UNSEEN:
+            continue
         pids = ",".join(map(str, workers))
         row = {"dataset_type": "__main__.Pictures", "worker_pids": pids, "batches_yielded": yielded}
         builder.row("loaders", 5.0 * number, PID, take=number, **row)
@@ -157,16 +166,24 @@ def test_copying_is_told_from_keeping(tmp_path):
     assert "instead of Python objects" in finding.remedy[0]
 
 
-def test_copying_that_is_done_is_waste(tmp_path):
-    def levels_off(i):
-        return 20 + 150 * min(1.0, i / 25)
+def levels_off(i):
+    return 20 + 150 * min(1.0, i / 25)
 
-    builder = recording(tmp_path, private=levels_off, anon=lambda i: 400, data_bytes=250 * MiB)
+
+@pytest.mark.parametrize("batches", [(1, 400), UNSEEN], ids=["seen", "no snapshot saw the loader"])
+def test_copying_that_is_done_is_waste(tmp_path, batches):
+    builder = recording(tmp_path, private=levels_off, anon=lambda i: 400, data_bytes=250 * MiB, batches=batches)
     verdict, (finding,), _ = looked(builder)
     assert verdict.leaking is False
     assert finding.wasted
     assert finding.bytes == pytest.approx(4 * 170 * MiB, rel=0.05)
     assert "Pictures.rows" in finding.title
+
+
+def test_the_order_that_a_loader_makes_for_its_workers_is_none_that_they_inherited(tmp_path):
+    columns = {"private": levels_off, "anon": lambda i: 400, "data_bytes": 250 * MiB}
+    _, findings, _ = looked(recording(tmp_path, rows="it.order", **columns))
+    assert not findings
 
 
 def test_what_our_inventories_copied_is_not_blamed_on_a_single_worker(tmp_path):

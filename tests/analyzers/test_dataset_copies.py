@@ -223,16 +223,18 @@ def test_a_form_that_a_library_is_making_at_this_moment_is_ruled_out(tmp_path):
     ],
 )
 @pytest.mark.parametrize(("seed", "count"), [(0, 1), (10_000, 0)])
-def test_a_table_that_each_spawned_process_loads_is_there_once_too_often(tmp_path, seed, count, how):
+@pytest.mark.parametrize("known_as", ["examples", "rows"])
+def test_a_table_that_each_spawned_process_loads_is_there_once_too_often(tmp_path, seed, count, how, known_as):
     """By its content, not by its name and size: each of two ranks may read its own part of the data."""
     builder = trainer(tmp_path, leak=0).source(PID, FILE, SOURCE)
     builder.process(PID + 1, **how).samples(PID + 1, [200 * MiB] * 60, from_s=how.get("born_s", 0.0))
     builder.source(PID + 1, FILE, SOURCE)
     place = {"path": "main() examples", "type_name": "list", "deep_bytes": 60 * MiB, "parent_path": "main()"}
     name = {"owner": "main", "owner_module": "__main__", "owner_file": FILE, "owner_line": 1, "is_user": True}
-    held = {**place, **name, "edge_kind": "local", "variable": "examples"}
     for pid, rows in ((PID, records()), (PID + 1, records(seed))):
-        builder.take(pid, 1, 5.0, holders=[held])
+        variable = known_as if pid == PID + 1 else "examples"
+        place["path"] = f"main() {variable}"
+        builder.take(pid, 1, 5.0, holders=[{**place, **name, "edge_kind": "local", "variable": variable}])
         told = dict(zip(("row_count", "data_form", "content_sketch"), sketched(rows)))
         node = builder.node(pid, place["path"])
         builder.row("data_forms", 5.0, pid, take=1, node=node, deep_bytes=60 * MiB, **told)

@@ -113,6 +113,11 @@ class Form:
         return self.data_form, self.row_count, rows, tuple((one.ranks, one.first) for one in self.columns)
 
     @property
+    def tells(self) -> bool:
+        """Whether what has its content is a copy of it, by whatever name."""
+        return any(column.tells for column in self.columns) or any(row.hashes for row in self.rows.values())
+
+    @property
     def holder(self) -> Holder:
         """The name to look for in the sources."""
         named = self.named.as_holder()
@@ -168,7 +173,8 @@ def _is_of_user(place: Place) -> bool:
 def _is_on_its_way(place: Place) -> bool:
     """Only a call into a library refers to it: one form is being made of another, and goes when the call ends."""
     way = list(upwards(place, by_name=True))
-    return not any(map(_is_of_user, way)) and way[-1].root_kind == "frame"
+    ends = way[-1], list(upwards(place))[-1]
+    return not any(map(_is_of_user, way)) and all(end.root_kind == "frame" for end in ends)
 
 
 def _is_librarys_own(place: Place) -> bool:

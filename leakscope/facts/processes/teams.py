@@ -23,6 +23,7 @@ from ..growth.sharing import copied_by_takes
 from ..growth.tree import TreeGrowth
 from ..heap.comparable import whole_heap
 from ..heap.place import Place
+from ..series.arithmetic import Floats
 from ..series.trend import GROWING
 from ..tables import cells, int_of, text_of
 from ..where.holders import holder_name
@@ -31,6 +32,7 @@ from .table import COMPILE_WORKER, DATALOADER_WORKER, Process, gains
 
 _WARM_UP_S = SOON_S  # a worker's imports and first batches: one that lived no longer gained nothing that tells
 _LAST_S = SOON_S  # before the end of the window: workers end a moment before their parent
+_ITERATORS = "torch.utils.data.dataloader._"
 _ALIKE = MOST  # growth of the least over that of the most
 
 
@@ -186,14 +188,20 @@ def inherited(
     during = before[seen.time_s[before] >= start_s]
     moments = during if len(during) else before[-1:]
     named = [one for one in seen.places if len(moments) and one.has_users_name and _is_one(one)]
-    found = [(place, int(moments[place.object_bytes[moments].argmax()])) for place in named]
-    heaviest = max(found, key=lambda one: float(one[0].object_bytes[one[1]]), default=None)
+    found = [(place, int(moments[_inherited_bytes(place)[moments].argmax()])) for place in named]
+    heaviest = max(found, key=lambda one: float(_inherited_bytes(one[0])[one[1]]), default=None)
     if heaviest is None:
         return None
     place = _deepest(*heaviest)
     holder = place.as_holder()
     line = next(iter(adding_lines(sources, holder)), None)
-    return Inherited(holder_name(place), float(place.object_bytes[heaviest[1]]), place.path, holder, line)
+    return Inherited(holder_name(place), float(_inherited_bytes(place)[heaviest[1]]), place.path, holder, line)
+
+
+def _inherited_bytes(place: Place) -> Floats:
+    """Of Python objects, without what a loader's iterator has: the order of the rows comes once its workers are there."""
+    later = (one.object_bytes for one in (place, *place.children) if one.type_name.startswith(_ITERATORS))
+    return np.maximum(place.object_bytes - sum(later, np.zeros(len(place.deep_bytes))), 0.0)
 
 
 def _is_one(place: Place) -> bool:
@@ -203,9 +211,9 @@ def _is_one(place: Place) -> bool:
 
 def _deepest(place: Place, at: int) -> Place:
     """The last name on the way down that still has most of it."""
-    least, best, level = MOST * place.object_bytes[at], place, [place]
+    least, best, level = MOST * _inherited_bytes(place)[at], place, [place]
     while level:
-        level = [child for above in level for child in above.children if child.object_bytes[at] >= least]
+        level = [child for above in level for child in above.children if _inherited_bytes(child)[at] >= least]
         named = [one for one in level if one.has_users_name and _is_one(one)]
-        best = max(named, key=lambda one: float(one.object_bytes[at]), default=best)
+        best = max(named, key=lambda one: float(_inherited_bytes(one)[at]), default=best)
     return best

@@ -390,7 +390,18 @@ static int bytes_of_figure(int number)
     return number >= 0 && number <= 12 ? BYTES[number] : number == 23 ? 2 : 0;
 }
 
-/* Whether all of it lies in the memory of the array that owns it. As for ``form_of``. */
+/* The memory of what an array is of: an array that owns it, or bytes, as of one that was unpickled. */
+static int memory_below(const object *array, const object *owner, uintptr_t *begin, uint64_t *bytes)
+{
+    if (owner && owner->type == L.bytes) {
+        *begin = (uintptr_t)owner + 32;
+        *bytes = owner->size > 0 ? (uint64_t)owner->size : 0;
+        return *bytes > 0;
+    }
+    return owner && owner->type == array->type && memory_of(owner, begin, bytes);
+}
+
+/* Whether all of it lies in the memory that it is of. As for ``form_of``. */
 static int figures_of(const object *array, struct figures *of)
 {
     const object *base = (object *)pointer_at(array, 48), *owner = half_at(array, 64) & OWNS ? array : base;
@@ -398,8 +409,8 @@ static int figures_of(const object *array, struct figures *of)
     uintptr_t begin;
     uint64_t bytes;
     *of = (struct figures){.data = pointer_at(array, 16), .dimensions = half_at(array, 24)};
-    if (!owner || owner->type != array->type || !kind || kind[26] == '>' || !of->data || of->dimensions < 1 ||
-        of->dimensions > MOST_DIMENSIONS || !lengths || !strides || !memory_of(owner, &begin, &bytes))
+    if (!kind || kind[26] == '>' || !of->data || of->dimensions < 1 || of->dimensions > MOST_DIMENSIONS || !lengths ||
+        !strides || !memory_below(array, owner, &begin, &bytes))
         return 0;
     of->number = half_at(kind, 28);
     int64_t low = 0, high = bytes_of_figure(of->number);
