@@ -34,7 +34,8 @@ from ._shared import (
         ("leakscope report -f brief", "under 2 KB, for a chat or a coding agent"),
         ("leakscope report runs/a.parquet -f json", "for a program"),
         ("leakscope report job/", "the ranks of one job: which leak, which do not"),
-    ]
+    ],
+    exits={1: "with --exit-code: there are findings of severity warning or critical"},
 )
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
 @format_option(*plugins_of("renderers"))

@@ -195,7 +195,8 @@ def _screen(report: Report, size: _Size, columns: int) -> Iterator[RenderableTyp
         yield Text(f"   and {more} more {'finding' if more == 1 else 'findings'} (--verbose)", style="dim")
     yield from _ignored(report)
     yield from _most_telling(report, size)
-    yield ""
+    if size.has_cost or not size.tables:  # else each line counts
+        yield ""
     for note in caveats(report):
         line = _styled(Text.assemble("! ", _clean(note)), "dim")
         yield _hanging(line, 2) if not size.lines else _Clipped(line, 1)

@@ -217,7 +217,7 @@ def test_it_says_what_the_ledger_lacks(tmp_path):
     (ruled_out,) = look(
         Case(recording), so_far=[Finding("retained-objects", "t", "critical", 0.9, 150 * MiB, Subject())]
     )
-    assert "no account covers" in ruled_out.reason and "--agent off" in ruled_out.reason
+    assert "is not explained" in ruled_out.reason and "--agent off" in ruled_out.reason
 
 
 GRADIENTS = """from torch.profiler import profile

@@ -252,7 +252,7 @@ def test_the_rows_of_growth_that_are_shown_add_up(crowd):
     text = render(dataclasses.replace(FULL, ledger=rows, verdict=crowded), "terminal", width=80, color=False)
     *shown, total = [
         [float(figure) for figure in re.findall(r"(\+?[\d.]+) MiB", line)]
-        for line in text.split("Where the growth went")[1].split("\n\n")[0].split("\n")[1:]
+        for line in re.split(r"\n(?!\S+ .*iB)", text.split("Where the growth went")[1])[0].split("\n")[1:]
     ]
     assert [sum(column) for column in zip(*shown)] == total == [224.0, 252.0, 28.0]
 
