@@ -58,7 +58,9 @@ ITERATOR = [
 COUNT = 80  # samples, 4 a second
 
 
-def recording(folder, *, private, anon=None, workers=WORKERS, source=SOURCE, data_bytes=0, batches=(1, 400), rows="d.rows"):
+def recording(
+    folder, *, private, anon=None, workers=WORKERS, source=SOURCE, data_bytes=0, batches=(1, 400), rows="d.rows"
+):
     """A flat parent of 400 MiB and its workers; ``private`` and ``anon`` are MiB by the number of the sample."""
     builder = RecordingBuilder(folder).process(PID, cmdline="python train.py").source(PID, FILE, source)
     builder.samples(PID, [400 * MiB] * COUNT, every_s=0.25, cpu_s=[0.2 * i for i in range(COUNT)])
