@@ -71,8 +71,8 @@ THINGS = (
     Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
           library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
     Thing("state", REGISTRY, library="torch",
-          let_go="delete the state of a parameter that is replaced (del optimizer.state[old]), or make a new "
-                 "optimizer: it keeps that of every parameter it ever had"),
+          let_go="take parameters that are replaced out of the optimizer (of its param_groups, and del "
+                 "optimizer.state[old]), or make a new one: it keeps the state of every parameter it ever had"),
     *(Thing(table, REGISTRY, made_by=("getLogger", "getChild"), library="logging",
             let_go="use one logger for all, and log what differs: logging keeps a logger for each name, for good")
       for table in ("loggerDict", "loggerMap")),

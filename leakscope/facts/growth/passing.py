@@ -214,6 +214,9 @@ def _inherited(grown: Grown) -> Passing | None:
     return Passing(float(end - start), f"{text}, which ends once it has copied all; record longer to be sure")
 
 
+_SURVIVED = 0.25  # of all objects that the collector knows: CPython's own
+
+
 def _garbage(grown: Grown) -> Passing | None:
     """What grew is garbage in cycles, not more of it than a collector that works leaves lying.
 
@@ -233,7 +236,7 @@ def _garbage(grown: Grown) -> Passing | None:
     garbage, reached = (strays.gained(series, lasted_s) for series in (strays.unreached_bytes, strays.reached_bytes))
     waits, count = float(strays.unreached_bytes[-1]), sum(float(one.unreached_count[-1]) for one in strays.types)
     tracked = max(grown.process.rows("takes")["gc_object_count"].dropna(), default=0)
-    by_then = max(waits, waits / max(count, 1.0) * tracked / 4)
+    by_then = max(waits, waits / max(count, 1.0) * _SURVIVED * tracked)
     if garbage <= max(reached, (1 - ENOUGH) * grown.bytes) or by_then > MOST * strays.reached_bytes[-1]:
         return None
     text = f"most of what it gained is garbage in cycles ({format_bytes(waits)}), which a full collection frees"
