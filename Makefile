@@ -162,9 +162,17 @@ sdist: $(VENV)/installed-test
 	@rm -rf dist
 	@$(RUN) -c "from setuptools import build_meta; print('dist/' + build_meta.build_sdist('dist'))"
 
-# The part that records: leakscope-record, and leakscope.pyz.
-record-dist: $(VENV)/installed-test
-	@$(RUN) light/build.py dist
+# The part that records: leakscope-record, and leakscope.pyz. By an environment of its own: who only wants these may have
+# leakscope in .venv, as README.md says, and keeps it as it is.
+BUILDS := build/record-dist
+$(BUILDS)/installed:
+	@echo "== $(BUILDS): installing setuptools (once)"
+	@$(PYTHON) -m venv $(BUILDS)
+	@$(BUILDS)/bin/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77'
+	@touch $@
+
+record-dist: $(BUILDS)/installed
+	@$(BUILDS)/bin/python light/build.py dist
 
 SEEDS ?= 50
 torture: $(VENV)/installed-test

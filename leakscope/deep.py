@@ -16,9 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from .errors import BadInput
-
-_EXTRA = "pip install 'leakscope-recorder[deep]'"
+from .errors import BadInput, to_install
 
 
 def chain_to(obj: object, *, max_depth: int = 20) -> str | None:
@@ -68,7 +66,7 @@ def _package(module: str, package: str | None = None) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise BadInput(f"this needs {package or module}, which is not installed: {_EXTRA}") from None
+        raise BadInput(f"this needs {package or module}, which is not installed: {to_install('deep')}") from None
 
 
 def _step(holder: Any, held: object, above: object) -> str:

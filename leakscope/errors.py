@@ -32,6 +32,20 @@ class BadInput(LeakscopeError):
     exit_status = 2
 
 
+def to_install(extra: str) -> str:
+    """``pip install fsspec s3fs``: what an extra of ours needs, by its own name, wherever leakscope itself is from."""
+    import re
+    from importlib import metadata
+
+    try:
+        needs = metadata.requires("leakscope-recorder") or []
+    except metadata.PackageNotFoundError:
+        needs = []
+    of_extra = re.compile(rf"""extra == ['"]{extra}['"]""")
+    names = [re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in needs if of_extra.search(one)]
+    return f"pip install {' '.join(names)}" if names else f"pip install 'leakscope-recorder[{extra}]'"
+
+
 class NothingToFix(LeakscopeError):
     """A recording in which nothing is found that an edit could mend (exit status 4)."""
 

@@ -158,6 +158,11 @@ class Finding:
         """A key that findings of one program share if they are about the same: of ranks of a job, for instance."""
         return self.fingerprint or self.kind
 
+    @property
+    def watched_s(self) -> float:
+        """How long it took to gain its bytes at its rate; 0 where it has none."""
+        return 3600 * self.bytes / self.bytes_per_hour if self.bytes_per_hour else 0.0
+
     def tells(self, *meanings: str) -> bool:
         """Whether findings of this kind mean one of these for the verdict (``kinds.MEANINGS``)."""
         return self.means is not None and any(meaning in self.means.tells for meaning in meanings)
@@ -532,10 +537,12 @@ class Excerpt:
 class Verdict:
     """``leaking``: True = grows without end in sight, False = looked and it does not, None = cannot tell.
 
-    ``growth_bytes`` is of private pages and shared memory, between ``start_s`` and ``end_s`` of the recording.
+    ``growth_bytes`` is of private pages and shared memory, between ``start_s`` and ``end_s`` of the recording. The
+    rates are of that, or of what is in use where only that was seen to grow.
     ``step_unit``: what a step is: ``step`` of training, ``request`` of a service, ``task`` of a worker.
     ``model``: the course that memory took in that window; ``model_odds``, 0 to 1, by what was held out of it.
     ``shown_bytes_per_hour``: of what does not leak, the slowest steady leak that would have shown.
+    ``growth_bytes_per_hour_low`` and ``_high`` bound the growth at 95 %; of what was not seen to grow there is no low.
     """
 
     leaking: bool | None
@@ -553,6 +560,13 @@ class Verdict:
     model: str | None = None
     model_odds: float | None = None
     shown_bytes_per_hour: float | None = None
+    growth_bytes_per_hour_low: float | None = None
+    growth_bytes_per_hour_high: float | None = None
+
+    @property
+    def watched_s(self) -> float:
+        """How long what grew was watched."""
+        return (self.end_s or 0.0) - (self.start_s or 0.0)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .comparing import Comparison, compare
+from .comparing import Comparison, compare, growths
 from .errors import BadInput, NothingToFix
 from .evidence.edits import edited_by
 from .facts.case import Case
@@ -102,7 +102,7 @@ def removed(comparison: Comparison, finding: Finding) -> float | None:
 
 
 def told(comparison: Comparison, fix: Fix) -> str:
-    """``Growth with the edit: -97% (125 MiB per hour before, 3 MiB after)``, in a line."""
+    """``Growth with the edit: -97% (125 MiB per minute before, at most 3 MiB after)``, in a line."""
     before, after = comparison.before.growth_bytes_per_hour, comparison.after.growth_bytes_per_hour
     is_alike = _ending(comparison.before) == _ending(comparison.after)
     if not is_alike and not comparison.before.exit_code and comparison.after.exit_code:
@@ -122,7 +122,7 @@ def told(comparison: Comparison, fix: Fix) -> str:
         return f"With the edit of finding {fix.number} it no longer keeps growing ({peaks} after); {ended}."
     if before is None or after is None or share is None:
         return "How much of the growth is gone is not known."
-    rates = f"{format_bytes(before)} per hour before, {format_bytes(max(after, 0.0))} after"
+    rates = "{} before, {} after".format(*growths(comparison))
     return f"Growth with the edit of finding {fix.number}: {-max(share, 0.0):.0%} ({rates}); {ended}."
 
 

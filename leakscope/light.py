@@ -16,10 +16,10 @@ from .errors import BadInput, LeakscopeError
 from .options import ATTACH_LACKS, RECORD_OPTIONS
 from .version import __version__
 
-WHOLE = "pip install leakscope-recorder"
+WHOLE = "install leakscope-recorder for that"
 _WIDTH = 100
 _USAGE = f"""\
-leakscope {__version__}: records the memory of a job; what reads recordings is not installed here ({WHOLE})
+leakscope {__version__}: records the memory of a job; what reads recordings is leakscope-recorder
 
   leakscope record [OPTIONS] [--] COMMAND   run a command and record the memory of all its processes
   leakscope attach [OPTIONS] PID...         record processes that run already
@@ -44,13 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         if name not in _COMMANDS:
-            raise BadInput(f"`{name}` is not part of this installation, which records: {WHOLE}")
+            raise BadInput(f"`{name}` is not part of this installation, which only records: {WHOLE}")
         return _COMMANDS[name](words)
     except LeakscopeError as error:
         return _fail(str(error), error.exit_status)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == __package__:
-            return _fail(f"`{name}` of this recording needs the whole leakscope: {WHOLE}", 2)
+            return _fail(f"`{name}` of this recording needs the whole leakscope, which is leakscope-recorder", 2)
         return _fail(f"`{name}` needs {error.name}, which is not installed here: pip install {error.name}", 2)
     except OSError as error:
         return _fail(f"{error.filename or 'output'}: {error.strerror or error}", 2)
@@ -139,7 +139,7 @@ def _value(words: list[str], flag: str) -> str | None:
 def _runs(words: list[str], command: str) -> list[Path]:
     unknown = [word for word in words if word.startswith("-")]
     if unknown:
-        raise BadInput(f"{command} has no option {unknown[0]} here; the whole leakscope may: {WHOLE}")
+        raise BadInput(f"{command} has no option {unknown[0]} here; leakscope-recorder may")
     runs = [Path(word) for word in words or ["run.parquet"]]
     for run in runs:
         if not run.exists() and not os.path.exists(f"{run}.journal"):

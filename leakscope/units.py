@@ -103,11 +103,16 @@ def format_about(seconds: float) -> str:
     return f"about {figure:.0f} {unit}" if figure >= 10 else f"about {figure:.2g} {unit}"
 
 
-def format_rate(bytes_per_hour: float, gained_bytes: float, signed: bool = False) -> str:
-    """``88.4 MiB per minute``; per hour where so much was gained, or more: then it was watched for an hour."""
-    if abs(bytes_per_hour) > abs(gained_bytes):
-        return f"{format_bytes(bytes_per_hour / 60, signed)} per minute"
-    return f"{format_bytes(bytes_per_hour, signed)} per hour"
+def format_rate(bytes_per_hour: float, watched_s: float, signed: bool = False) -> str:
+    """``88.4 MiB per minute``; per hour of what was watched for an hour or more."""
+    clock, share = per_clock(watched_s)
+    return f"{format_bytes(bytes_per_hour * share, signed)} {clock}"
+
+
+def short_rate(bytes_per_s: float, watched_s: float, signed: bool = False) -> str:
+    """``+12.0 MiB/min``, or ``/h``: as ``format_rate`` has it, for a line that has little room."""
+    clock = "min" if watched_s < 3600 else "h"
+    return f"{format_bytes(3600 * bytes_per_s * per_clock(watched_s)[1], signed)}/{clock}"
 
 
 def per_clock(watched_s: float) -> tuple[str, float]:

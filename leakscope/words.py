@@ -255,7 +255,7 @@ def how_to_edit(finding: Finding, run: str) -> list[str]:
     if finding.edit is None or finding.edit.diff is None:
         return []
     command = "leakscope fix" if run == "run.parquet" else f"leakscope fix {run}"
-    return [f"{command} prints this edit; --prove tries it on a copy"]
+    return [f"{command} prints this edit; --prove tests it"]
 
 
 def why_no_edit(finding: Finding) -> str:
@@ -274,13 +274,13 @@ def rests_on(finding: Finding) -> list[str]:
     return [f"{'for' if g.is_for else 'against'}: {g.says} ({g.alone:.0%} sure by itself)" for g in finding.grounds]
 
 
-def amount(finding: Finding) -> str:
-    """``600 MiB, 88.4 MiB per minute, 128 KiB per step, 97% sure``."""
+def amount(finding: Finding, *, briefly: bool = False) -> str:
+    """``600 MiB, 88.4 MiB per minute, 128 KiB per step, 97% sure``; briefly only one of the rates."""
     figures = [format_bytes(finding.bytes)] if finding.bytes else []  # of a crash or of open files nobody knows any
     if finding.wasted:
         figures.append("wasted")
-    if finding.bytes_per_hour:
-        figures.append(format_rate(finding.bytes_per_hour, finding.bytes))
+    if finding.bytes_per_hour and not (briefly and finding.bytes_per_step):
+        figures.append(format_rate(finding.bytes_per_hour, finding.watched_s))
     if finding.bytes_per_step:
         figures.append(format_per_step(finding.bytes_per_step, finding.step_unit))
     return ", ".join([*figures, f"{finding.confidence:.0%} sure"])

@@ -36,7 +36,9 @@ FIXTURES = ROOT / "fixtures"
 EXAMPLE = ROOT / "docs" / "example" / "run.parquet"
 _HELP_COLUMNS = 100
 _RULED_OUT = ("cyclic-garbage", "fd-pileup", "thread-pileup")  # of the example
-_CODE = re.compile(r"`([^`]+)`|([\w.]*\w_\w[\w.=:]*\w(?:\(\))?|\b__\w+__\b|\b[a-z][\w.]*\(\))")
+_CODE = re.compile(
+    r"`([^`]+)`|([\w.]*\w_\w[\w.=:]*\w(?:\(\))?|\b__\w+__\b|(?:(?<!\w)\.|\b)[a-z][\w.]*\(\)(?:\.\w+\(\))*)"
+)
 
 
 _SIZES = (("GiB", GiB), ("MiB", MiB), ("KiB", KiB))
@@ -155,7 +157,7 @@ def _kind(kind: Kind) -> str:
     paragraphs = [
         f"# `{kind.name}`",
         prose(kind.summary),
-        f"## A report\n\n```text\n{excerpt}```" if excerpt else "",
+        f"## A report\n\n{kind_reports.alone(kind.name)}```text\n{excerpt}```" if excerpt else "",
         f"![Memory over time in this recording](reports/{kind.name}.svg)" if has_picture else "",
         f"## Before and after\n\n```diff\n{change}```" if change else "",
         f"## Why it matters\n\n{_capital(prose(kind.why))}",

@@ -60,22 +60,29 @@ SOURCES = {
     "unexplained-growth": "unexplained_growth_isolated-leaky",
     "unhealthy-training": "unhealthy_training-leaky",
 }  # fmt: skip
+JOINS = ("eval-accumulation",)  # which mostly is a part of what another finding says
 _MOST_LINES = 60  # of a difference
 
 
 def report_of(kind: str) -> tuple[Report, Finding]:
     """The report that a page shows, and the finding in it."""
-    report = _judged(SOURCES[kind])
-    found = [one for one in report.findings if kind in (one.kind, *one.also)]
-    assert found, f"{SOURCES[kind]} has no finding {kind}: choose another recording"
+    report = _judged(SOURCES[kind], [kind] if kind in JOINS else None)
+    found = [one for one in report.findings if one.kind == kind]
+    assert found, f"{SOURCES[kind]} has no finding {kind}: choose another recording, or put it into JOINS"
     return report, found[0]
 
 
-def _judged(source: str) -> Report:
+def alone(kind: str) -> str:
+    """Why a report of this kind alone is shown."""
+    asked = f"`leakscope report --only {kind}`"
+    return f"In a whole report it joins the finding of the variable. This is {asked}:\n\n" if kind in JOINS else ""
+
+
+def _judged(source: str, only: list[str] | None = None) -> Report:
     room, _, name = source.rpartition("/")
     if room != "snapshots":
         folder = ON_GPUS / "recordings" if room == "gpu" else RECORDINGS
-        return leakscope.analyze(leakscope.open_recording(folder / f"{name}.parquet"))
+        return leakscope.analyze(leakscope.open_recording(folder / f"{name}.parquet"), only)
     from tests.importing.files import imported
 
     with tempfile.TemporaryDirectory() as folder:
@@ -84,12 +91,12 @@ def _judged(source: str) -> Report:
 
 def excerpt(report: Report, finding: Finding) -> str:
     """The first screen of a report with this finding alone: the verdict, the finding, its evidence."""
-    alone = replace(
+    shown = replace(
         report, findings=[finding], ledger=(), bill=(), heap=(), processes=(), tensor_budget=(), gpu_lines=(),
         ruled_out=(), skipped=(), recording=replace(report.recording, path="run.parquet", notes=[], complete=True),
     )  # fmt: skip
-    text = render(alone, "terminal", color=False, width=WIDTH)
-    return text[: text.rindex("\nRecording cost:")].rstrip() + "\n"
+    text = render(shown, "terminal", color=False, width=WIDTH)
+    return text.partition("\nRecording cost:")[0].rstrip() + "\n"
 
 
 def picture(report: Report, finding: Finding) -> str | None:
@@ -117,7 +124,7 @@ def before_and_after(kind: str) -> str:
     after = twin.read_text(encoding="utf-8").splitlines()
     lines = [line.rstrip() for line in difflib.unified_diff(before, after, "before", "after", lineterm="", n=3)]
     shown = ["@@" if line.startswith("@@") else line for line in lines[2:]]
-    return "\n".join(shown[:_MOST_LINES]) + "\n"
+    return "\n".join(shown[:_MOST_LINES]).rstrip() + "\n"
 
 
 def _program(source: str) -> Path | None:

@@ -477,3 +477,21 @@ def test_a_block_that_two_tables_have_is_counted_once_and_said_by_both_names(tmp
     (block,) = held
     assert (block.name, block.also) == ("main() tables['all']", "main() tables['renamed']")
     assert "also main() tables['renamed']" in terminal.render(report, width=200, color=False, verbose=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "type_name", "of"), [("val_losses", "list", "data"), ("loss", "torch.Tensor", "activations")]
+)
+def test_graphs_that_a_variable_keeps_are_that_variables(tmp_path: Path, path: str, type_name: str, of: str) -> None:
+    """A list of losses keeps the activations of past steps; the loss of the step under way has those of that step."""
+    size = 200 * MiB
+    builder = RecordingBuilder(tmp_path).process(PARENT, role="trainer").samples(PARENT, rss=[300 * MiB] * 20)
+    builder.source(PARENT, "/job/train.py", f"def main():\n    {path} = []\n")
+    held = {"path": f"main() {path}", "type_name": type_name, "deep_bytes": size, "tensor_deep_bytes": size}
+    held |= {"edge_kind": "local"}
+    builder.take(PARENT, 1, 10.0, holders=[held], tensor_bytes=size)
+    row = {"take": 1, "moment": "take", "device": "cpu", "tensor_owner": "saved-for-backward"}
+    builder.row("tensors", 10.0, PARENT, **row, storage_bytes=size)
+    level = Case(builder.ends(at_s=20.0, exit_code=0).open()).bills[0]
+    told = {row.account: row.bytes for row in level.rows if row.account in ("data", "activations") and row.bytes}
+    assert told == {of: size}

@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "leakscope"
 BANNED = re.compile(
-    r"\b(mend(s|ed|ing)?|tells?|told|telling|beside|anew|at work|parted by|look whether|stands? (at|for|still))\b",
+    r"\b(mend(s|ed|ing)?|tells?|told|telling|beside|anew|at work|parted by|look whether|stands? (at|for|still)"
+    r"|carries the history|holders? of yours|do not run out|longer run would|in a run of about|would have sufficed)\b",
     re.IGNORECASE,
 )
 ALLOWED = re.compile(r"\b(cannot|can not|can)[ -]tell\b|beside-ranks|leakscope\.beside", re.IGNORECASE)  # a verdict

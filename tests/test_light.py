@@ -74,7 +74,11 @@ def test_it_is_the_same_version_with_the_same_extra_for_otlp() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["report"], 2, "`report` is not part of this installation, which records: pip install leakscope-recorder"),
+        (
+            ["report"],
+            2,
+            "`report` is not part of this installation, which only records: install leakscope-recorder for that",
+        ),
         (["upload", "none.parquet", "--to", "memory://x"], 2, "there is no recording none.parquet"),
         (["finalize", "--keep-journal", "none.parquet"], 2, "finalize has no option --keep-journal here"),
         (["upload"], 2, "there is no recording run.parquet"),
@@ -165,7 +169,7 @@ def test_the_wheel_records_in_an_environment_without_anything_else(built: Path, 
     assert "where leakscope is installed, leakscope report run.parquet" in recorded.stderr
     for words, needed in (
         (("-o", "s3://bucket/x.parquet"), "pip install pyarrow fsspec s3fs"),
-        (("--log-to", "wandb"), "pip install leakscope-recorder"),
+        (("--log-to", "wandb"), "which only records"),
         (("--otlp", "http://127.0.0.1:1"), "pip install opentelemetry-sdk"),
     ):
         refused = run(leakscope, "record", *words, "--", "touch", "started", cwd=tmp_path)
@@ -173,7 +177,7 @@ def test_the_wheel_records_in_an_environment_without_anything_else(built: Path, 
         assert not (tmp_path / "started").exists()
     told = run(leakscope, "report", cwd=tmp_path)
     assert (told.returncode, told.stdout, len(told.stderr.splitlines())) == (2, "", 1)
-    assert "pip install leakscope-recorder" in told.stderr
+    assert "leakscope-recorder" in told.stderr
     finished = run(leakscope, "finalize", "run.parquet", cwd=tmp_path)
     assert finished.returncode == 2 and "pip install pyarrow" in finished.stderr
     assert run(leakscope, "--version", cwd=tmp_path).stdout.startswith("leakscope, version ")
@@ -227,3 +231,11 @@ def test_an_archive_that_has_no_folder_of_its_own_says_so(built: Path, tmp_path:
     told = run(sys.executable, "-I", "-c", code, cwd=tmp_path)
     assert told.returncode == 1 and "set XDG_CACHE_HOME to a folder of your own" in told.stderr
     assert len(told.stderr.splitlines()) == 1 and os.listdir(tmp_path) == []
+
+
+@pytest.mark.live
+def test_building_it_leaves_the_environment_of_a_checkout_alone() -> None:
+    """README.md has people install leakscope into .venv: another target must not put a development copy there."""
+    told = run("make", "-n", "record-dist", cwd=ROOT)
+    assert told.returncode == 0 and "light/build.py" in told.stdout
+    assert ".venv" not in told.stdout

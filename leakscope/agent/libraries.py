@@ -71,8 +71,8 @@ THINGS = (
     Thing("matplotlib._pylab_helpers.Gcf.figs", REGISTRY, made_by=("subplots", "subplot_mosaic", "figure"),
           library="matplotlib", let_go="close each figure once it is saved or shown: plt.close(figure)"),
     Thing("state", REGISTRY, library="torch",
-          let_go="delete the state of a parameter that is replaced (del optimizer.state[old]), or make a new "
-                 "optimizer: it keeps that of every parameter it ever had"),
+          let_go="take parameters that are replaced out of the optimizer (of its param_groups, and del "
+                 "optimizer.state[old]), or make a new one: it keeps the state of every parameter it ever had"),
     *(Thing(table, REGISTRY, made_by=("getLogger", "getChild"), library="logging",
             let_go="use one logger for all, and log what differs: logging keeps a logger for each name, for good")
       for table in ("loggerDict", "loggerMap")),
@@ -99,7 +99,7 @@ THINGS = (
           let_go="drop each future once its result is used (del, or future.release()), and gather results where they "
                  "are worked on: a worker of Dask keeps its result as long as a client has the future"),
     Thing("weakref.finalize._registry", REGISTRY, library="weakref",
-          let_go="pass weakref.finalize nothing that leads to the object: a method of the object keeps it alive"),
+          let_go="pass weakref.finalize nothing that refers to the object: a bound method keeps it alive"),
     Thing("spacy.strings.StringStore", KEEPER, library="spacy",
           let_go="work on each batch in `with nlp.memory_zone():`, or reload the pipeline now and then: spacy keeps "
                  "each new word for good"),

@@ -183,7 +183,7 @@ def _finding(case: Case, team: _Team, bytes: int, *, idle: bool = False) -> Find
         variable="AsyncCompile",
         type="process",
         library="torch._inductor",
-        evidence=[None if idle else Evidence(seen, gained), *_evidence(team), at_line(line, "is where they come from")],
+        evidence=[None if idle else Evidence(seen, gained), *_evidence(team), at_line(line, "starts them")],
         doubts=[
             None if team.is_idle else "they were busy towards the end: memory may be given back when they are idle"
         ],

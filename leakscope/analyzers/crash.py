@@ -58,10 +58,7 @@ _AT_THE_END = (
 # Below calls of malloc that a native crash came in, or long before one that found the heap damaged: in no traceback.
 _OF_MEMORY = ("native-fault", "damaged-heap")
 _NO_SAMPLING = "leakscope record --no-sampling"
-_SAMPLED = (
-    "leakscope was sampling allocations, whose code no traceback shows: "
-    f"{_NO_SAMPLING} shows whether it also crashes without it"
-)
+_SAMPLED = f"leakscope was sampling allocations then: {_NO_SAMPLING} shows whether it crashes without that, too"
 _NOT_CLEARED = Ground("nothing shows whose native code it was, and leakscope's ran in calls of malloc", AGAINST)
 _NO_SAMPLES = "no-allocation-samples"  # a note of an agent that could not
 _ASKED_TO_END = ("SystemExit", "KeyboardInterrupt")

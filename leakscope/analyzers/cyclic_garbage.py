@@ -247,7 +247,7 @@ def _finding(
     made = cycle_line(case.sources, stray.type_name, stray.chain, cycles.place)
     where = f" ({switch.file}:{switch.line})" if switch else ""
     seen = {"gc_collections": collector.collections, "gc_threshold": collector.threshold}
-    alone = f"{count} objects of {kind} live only in cycles: {chain or 'unnamed'}"
+    alone = f"{count} objects of {kind} are kept only by cycles: {chain or 'unnamed'}"
     title = f"Cycles of {kind.rpartition('.')[2]} pile up: {told.short}"
     doubts = [] if told.is_at_rest else ["the collector runs: a later full collection may free all of it"]
     remedies = [f"{told.remedy.format(where=where)}: {frees}", breaking(stray.type_name, made)]

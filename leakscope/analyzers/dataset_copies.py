@@ -109,7 +109,7 @@ def findings(
         figures = {"containers": containers}
         text = "no large container"
         if containers:
-            text = f"large containers of rows ({containers}), of which no two were seen to have the same"
+            text = f"large containers of rows ({containers}), no two with the same rows"
         yield RuledOut(_KIND, f"the last snapshot has {text}", figures)
 
 
@@ -145,7 +145,7 @@ def _of_each_process(case: Case, held_alike: Sequence[tuple[ProcessGrowth, Form]
         line=line or defined_at(form.named),
         device="cpu",
         evidence=[Evidence(text, {"process_count": count, "bytes": form.bytes, "row_count": form.row_count}), share],
-        doubts=["some rows of each were compared: others may differ"],
+        doubts=["only some rows of each were compared"],
         remedy=[
             f"load {form.name} once and share it, as a file of NumPy or Arrow that each process maps, or by "
             f"multiprocessing.shared_memory: saves about {format_bytes(spare)}; or start fewer processes"
@@ -238,7 +238,7 @@ class _Copies:
         tokens = [form for form in group if form.is_tokens]
         by_content = len(group) - len(tokens) > 1
         rows = format_count(max(form.row_count for form in group))
-        which = "those that nothing reads any more" if self._knows_use else "all but the largest"
+        which = "those that nothing reads again" if self._knows_use else "all but the largest"
         severity, share = wasted(case, self.wasted, self.held, what=f"{which} are {format_bytes(self.wasted)},")
         listing = listed([untyped(form.name) for form in group])
         more = f"{format_bytes(self.wasted)} more than needed"
@@ -294,9 +294,9 @@ class _Copies:
 
     def _doubts(self, tokens: Sequence[Form], by_content: bool) -> Iterator[str]:
         if self._knows_use:
-            yield "some rows of each were compared: one form may hold data that the others lack"
+            yield "only some rows of each were compared: one form may hold data that the others lack"
         else:
-            yield "some rows of each were compared: one form may hold data that the others lack, or be read later"
+            yield "only some rows of each were compared: one form may hold data that the others lack, or be read later"
         for form in self._over:
             if form.is_shared:
                 yield f"something else shows the memory of {form.name}, as a copy of pandas does: that goes with it"

@@ -175,7 +175,8 @@ def _comes_back(share: float) -> str:
 def _innocent(process: ProcessGrowth, passages: _Passages, share: float) -> str:
     peak = format_bytes(passages.peak_bytes)
     if passages.gained_bytes <= SOME * passages.peak_bytes * max(passages.entries, 1):
-        return f"{passages.words} raised memory by up to {peak} and gave it back, {passages.entries} times"
+        times = "" if passages.entries == 1 else f", {passages.entries} times"
+        return f"{passages.words} raised memory by up to {peak} and gave it back{times}"
     kept = format_bytes(passages.each_bytes, signed=True)
     part = f"{max(share, 0):.0%} of what {process.name} gained and has not freed"
     part = _comes_back(share) if share > 1.0 else part  # other phases gave some of it back

@@ -97,7 +97,7 @@ def _evidence(filling: Filling, takes: list[float]) -> Iterator[Evidence]:
     if filling.line is not None:
         yield at_line(filling.line, f"keeps it to {format_count(filling.limit or 0)}")
     else:
-        yield Evidence(f"it has its own limit of {format_count(filling.limit or 0)}", {"limit": filling.limit})
+        yield Evidence(f"it is limited to {format_count(filling.limit or 0)}", {"limit": filling.limit})
     if filling.full_in_s:
         text = f"at the pace of these snapshots it is full in {format_duration(filling.full_in_s)}"
         yield Evidence(text, {"full_in_s": round(filling.full_in_s)})

@@ -172,7 +172,7 @@ def _waste(case: Case, process: ProcessGrowth, kept: Kept, given: int | None, ot
         severity="warning" if is_scarce or (bytes >= _MUCH and kept.share >= MOST) else "note",
         grounds=[
             Ground("malloc counts what it keeps free", WEAK),
-            Ground("so much is resident and not in use", FAIR),
+            Ground("more is resident than is in use", FAIR),
             Ground("malloc_trim() gave memory back", STRONG) if given is not None else None,
         ],
         bytes=bytes,
@@ -184,7 +184,7 @@ def _waste(case: Case, process: ProcessGrowth, kept: Kept, given: int | None, ot
         ],
         doubts=[
             f"{_TRIMMED}, where a program trims" if given is None and kept.library is None else None,
-            "the program may need it again for a peak that is shorter than the readings are apart",
+            "the program may need it again for a peak that is too short to be sampled",
         ],
         remedy=_remedies(kept, given),
         series=[curve("kept free by malloc", at_s, free), curve("in use", at_s, in_use)],
@@ -229,7 +229,7 @@ def _survivors_of_malloc(case: Case, process: ProcessGrowth) -> Iterator[Evidenc
             stay.setdefault((str(one.file), one.line), []).append(one)
     for (file, line), found in sorted(stay.items(), key=lambda item: -sum(one.settled_bytes for one in item[1]))[:1]:
         size, place = round(sum(one.settled_bytes for one in found)), f"{file.rsplit('/', 1)[-1]}:{line}"
-        text = f"{format_bytes(size)} of what is in use stay for long, based on samples, and were asked for at {place}"
+        text = f"{format_bytes(size)} of what is in use stays for long, by samples, and was allocated at {place}"
         yield Evidence(f"{text}: each piece keeps the page in which it lies", {"survivor_bytes": size})
 
 
@@ -360,7 +360,7 @@ def _other_way(process: ProcessGrowth, free: int, other: str | None) -> str:
     given = trimmed(process)
     if given is not None and given >= MOST * free:
         return f"before a pause call ctypes.CDLL(None).malloc_trim(0): as it ended that gave back {format_bytes(given)}"
-    first = f"mend {other} first: what it keeps may lie between what is freed; then " if other is not None else ""
+    first = f"fix {other} first: what it keeps may be what fragments the memory; then " if other is not None else ""
     return f"{first}see leakscope whatif: it replays the process under other allocators and their settings"
 
 

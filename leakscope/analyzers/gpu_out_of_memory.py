@@ -107,6 +107,6 @@ def _remedy(
             given = [(text, round(most * size)) for text, most in levers]
             too_little = [", too little alone" if less < wanting else "" for _, less in given]
             told = [f"{text} ({format_bytes(less)}{little})" for (text, less), little in zip(given, too_little)]
-            yield f"{account} take {format_bytes(size)}{wanted}. At most so much less: {'; '.join(told)}"
+            yield f"{account} take {format_bytes(size)}{wanted}. This would save at most: {'; '.join(told)}"
     if oom.requested_bytes >= min_request_share * reserved > 0:
         yield f"{oom.stack.place} asks for {format_bytes(oom.requested_bytes)} at once: compute it in parts"

@@ -245,7 +245,7 @@ def _counted(case: Case, one: _Curve, trend: Trend) -> _Holder | None:
         lines[0] if lines else Definition(named.reference.owner_file),
         Ground("a container grew in step with it", WEAK),
         [Evidence(text, {"member_count": gained, "bytes_each": round(each)})],
-        "nobody weighed what its members have on the device",
+        "what its members hold on the device was not measured",
         [f"empty {name}, or keep less in it"],
         about(named, held.place) | Held(type=kind),
     )
@@ -321,8 +321,8 @@ def _kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> F
         return Skipped(_KIND, f"{device.label}: its history shows {count} whole steps, which is too few")
     if not is_growth(budget.device, kept, min_kept_share):
         figures = {"kept_bytes": kept.bytes, "step_count": count}
-        said = f"{size} of" if kept.bytes else "nothing of"
-        return RuledOut(_KIND, f"{device.label}: {said} {count} steps is alive after the next", figures)
+        said = size if kept.bytes else "nothing"
+        return RuledOut(_KIND, f"{device.label}: {said} of {count} steps outlived the next step", figures)
     is_loop = kept.steps.is_loop
     gathers = "so would a loop that gathers on purpose: micro-batches, tokens of one answer"
     return case.finding(
@@ -337,7 +337,7 @@ def _kept_by_steps(case: Case, budget: DeviceBudget, min_kept_share: float) -> F
         subject=subject_in(device, kept.stack),
         bytes_per_step=round(kept.bytes_per_step, 1),
         evidence=[*_of_steps(kept), *between_marks(budget), *as_program_says(budget, len(device.events) - 1)],
-        doubts=["a window or a cache that was not full yet would look alike", gathers if is_loop else None],
+        doubts=["a window or a cache that is still filling would look the same", gathers if is_loop else None],
         remedy=[f"{_mend(kept)}: frees about {size}"],
         series=allocated_curve(device),
     )

@@ -98,7 +98,7 @@ def findings(
     if not looked:
         yield Skipped(_KIND, "no process has a snapshot of its objects before it ended")
     elif not (told or resting or to_watch):
-        none = "no holder of yours keeps what nothing reads any more"
+        none = "no variable was found that holds memory nothing reads again"
         yield looked_too_early(_KIND, case.growth, so_far) or RuledOut(_KIND, none)
 
 
@@ -126,7 +126,9 @@ def _idle(
         known = place if table is None else table
         named, lines = named_in(case.sources, known)
         is_named = known.reference.edge_kind in _READ_BY_NAME or has_key(place)
-        if not is_named or is_untouched(place, heap, process) or _is_told(known, so_far):
+        # Nobody calls a __getitem__ by its name.
+        is_special = known.reference.edge_kind == "cache" and (known.reference.variable or "").startswith("__")
+        if not is_named or is_special or is_untouched(place, heap, process) or _is_told(known, so_far):
             continue
         by_key = known.parent if known.parent is not None and has_key(known) else None
         holder = (by_key or known).as_holder()
@@ -288,7 +290,7 @@ def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
         line=line or defined_at(named),
         device="cpu",
         evidence=[Evidence(one.evidence, {"bytes": one.bytes}), share],
-        doubts=["what reads it by another name, or out of C code, is not in the sources"],
+        doubts=["code that reads it under another name, or from C, would not be seen"],
         remedy=[f"{one.remedy} {untyped(name)}{where}: {frees(process, one.bytes, [one.each])}"],
         mechanism=one.mechanism,
         wasted=True,
@@ -321,7 +323,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
     verb = "holds" if len(idle) == 1 else "hold"
     return case.finding(
         _KIND,
-        f"{listed(shown)} {verb} {format_bytes(total)} that nothing reads any more",
+        f"{listed(shown)} {verb} {format_bytes(total)} that nothing reads again",
         severity=severity,
         grounds=[Ground("the lines that read it ran for the last time, as far as the recording shows", STRONG)],
         bytes=total,
@@ -335,7 +337,7 @@ def _of_idle(case: Case, process: ProcessGrowth, idle: Sequence[_Idle]) -> Findi
             ),
             share,
         ],
-        doubts=["what reads it by another name, or out of C code, is not in the sources"],
+        doubts=["code that reads it under another name, or from C, would not be seen"],
         remedy=[
             let_go(process, [(name, one.use, one.bytes, _members(one)) for name, one in group], is_cache)
             for is_cache in (False, True)
@@ -500,7 +502,7 @@ def _finding(
         line=line,
         device="cpu",
         evidence=[Evidence(left.why), waste[1]],
-        doubts=["training may go on later: then it needs them, or begins with new state"],
+        doubts=["training may resume later: it would need them then, or start with new state"],
         remedy=[f"{left.remedy}: frees about {size}"],
         mechanism="idle",
         wasted=True,

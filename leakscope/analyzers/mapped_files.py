@@ -104,12 +104,12 @@ def _finding(case: Case, process: ProcessGrowth, gain: _Gain) -> Finding:
         text = f"they were mapped {first} times at first and {last} times at the end"
         seen = [Evidence(text, {"first_count": first, "last_count": last}), *kept.evidence]
         name, variable, line = kept.name or None, kept.variable, opening_line(made, kept)
-        title = f"{process.name} keeps mappings of {gain.files}{kept.words}: {size} are its own changed copies"
+        title = f"{process.name} keeps mappings of {gain.files}{kept.words}: {size} are private, changed copies"
         doubts, remedy = kept.doubts, "close each mapping after use, or map the file once"
     else:
         name, variable = mapping_name(case, process, gain.bytes, case.sources) or (None, None)
         seen, line = [], None
-        title = f"{process.name} changes pages of {gain.files}: {size} are its own copies now"
+        title = f"{process.name} changes pages of {gain.files}: {size} are private copies now"
         doubts = ["it ends when every page of the file has been changed once"]
         remedy = "map the file read-only, or copy only the part that has to change"
     private = f"{changed} more of {gain.path} are private and changed than at the start"

@@ -47,8 +47,8 @@ def findings(
         yield Skipped(_KIND, "no sample of memory")
         return
     if growth.leaking or passing is None:
-        reason = "memory grows: the most of it is its end" if growth.leaking else "the most was held for good"
-        yield RuledOut(_KIND, f"{reason}, {format_bytes(case.peak.bytes)}", {"peak_bytes": case.peak.bytes})
+        reason = "memory grows, so its peak is its end" if growth.leaking else "the peak is what stays"
+        yield RuledOut(_KIND, f"{reason}: {format_bytes(case.peak.bytes)}", {"peak_bytes": case.peak.bytes})
         return
     more = passing.bytes - passing.level_bytes
     lasted_s = float(growth.time_s[-1] - growth.time_s[0])
@@ -77,7 +77,7 @@ def _finding(
 ) -> Finding:
     first = makers[0]
     times = passing.bytes / max(1, passing.level_bytes)
-    beside = f"apart from this peak the job held at most {format_bytes(passing.beside_bytes)}"
+    beside = f"outside this peak the job held at most {format_bytes(passing.beside_bytes)}"
     if passing.beside_bytes >= FULL * passing.bytes:
         beside = "the job came as high more than once"
     return case.finding(
@@ -94,7 +94,7 @@ def _finding(
             *(_had(one, case.sources) for one in makers[:LISTED] if one.bytes >= SOME * passing.bytes),
             _lasted(case, process, passing, figures),
         ],
-        remedy=[f"take less at once in {first.asked_in}, in parts or in place: {beside}"],
+        remedy=[f"process less at once in {first.asked_in}, in parts or in place: {beside}"],
         series=[curve("held", case.growth.time_s, case.growth.held_bytes)],
     )
 
@@ -108,7 +108,7 @@ def _had(one: Had, sources: Sequence[Source]) -> Evidence:
 
 def _lasted(case: Case, process: ProcessGrowth, passing: Passing, figures: dict[str, object]) -> Evidence:
     """For how long, and in which step."""
-    text = f"memory was nearer to the peak than to what is usual for {format_duration(passing.above_s)}"
+    text = f"memory stayed near the peak for {format_duration(passing.above_s)}"
     if case.peak is not None and case.peak.between_samples:
         text = "it came and went between two samples: the kernel counted it"
     when, steps = series(process.rows("sentinels"), "step")

@@ -109,7 +109,7 @@ def findings(
             found = True
             yield _finding(case, process, look, _through(so_far, process, look))
     if not found:
-        yield from reasons[:1] or [RuledOut(_KIND, "no process that grows has native memory to grow", {})]
+        yield from reasons[:1] or [RuledOut(_KIND, "no growing process has native memory that grew", {})]
 
 
 class _Look(NamedTuple):

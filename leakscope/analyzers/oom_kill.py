@@ -275,9 +275,9 @@ def _of_rise(rise: LastRise) -> Evidence:
     )  # fmt: skip
     text = f"{_came(rise)} before the kill{_by(rise)}; {seen}"
     if rise.asked_bytes is not None and rise.untouched_bytes >= MUCH * rise.bytes:
-        text += f"; {format_bytes(rise.asked_bytes)} had been asked for, of which it was the part that was written to"
+        text += f"; {format_bytes(rise.asked_bytes)} had been requested, and this part of it was written to"
     if rise.asked is None:
-        text += "; who asked for it is not known"
+        text += "; what requested it is not known"
     return Evidence(text, figures)
 
 

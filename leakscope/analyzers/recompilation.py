@@ -58,8 +58,8 @@ _MENDS = {
 }
 # Of tf.function, by what differs from one trace to the next (agent/compilers/tensorflow.py says it).
 _TRACED_FOR = {
-    "value ": "pass it as a tensor: tf.function traces again for each new number or string of Python's, and keeps "
-    "each graph",
+    "value ": "pass it as a tensor: tf.function traces again for each new Python number or string, and keeps each "
+    "graph",
     "shape ": "give the function an input_signature with None for the size that differs, or reduce_retracing=True: one "
     "graph then serves all",
 }

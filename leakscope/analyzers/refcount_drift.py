@@ -122,7 +122,7 @@ def _none_findings(case: Case, min_fall: int) -> Iterator[Finding | RuledOut | S
             first, last = float(most.rest.rest[0]), float(most.rest.rest[-1])
             figures |= {"first_rest": int(first), "last_rest": int(last)}
             ends += f"; {format_count(first)} and {format_count(last)} of these are of C code alone"
-        yield RuledOut(_KIND, f"the references to None do not run out: {most.process.label} had {ends}", figures)
+        yield RuledOut(_KIND, f"references to None are not running out: {most.process.label} had {ends}", figures)
 
 
 def _count(process: ProcessGrowth, min_fall: int) -> _Count | None:

@@ -155,8 +155,8 @@ def _finding(case: Case, segments: Segments, trend: Trend, so_far: Sequence[Find
             at_line(line, f"{'attaches' if kind == 'sysv-removed' else 'makes'} these segments"),
             *([Evidence(f"{holder.subject.holder} grew alike"), *holder.evidence[:1]] if holder is not None else ()),
         ],
-        doubts=[None if mapping else "no process of the job was seen with one of them: readings are seconds apart"],
-        remedy=[f"{unlink}; that saves about {format_rate(over(trend.growth_bytes, hours), trend.growth_bytes)}"],
+        doubts=[None if mapping else "no process of the job was seen using them, but readings are seconds apart"],
+        remedy=[f"{unlink}; that saves about {format_rate(over(trend.growth_bytes, hours), 3600 * hours)}"],
         mechanism="not-unlinked",
         series=[curve(f"segments {where}", time_s, size)],
     )

@@ -104,7 +104,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     did = "ran" if waits is None else f"were a {waits} that waited to run"
     ran = Evidence(f"{alike} of them {did} {function} in the last snapshot", {"object_count": alike})
     fallen = int(np.maximum(-np.diff(pile.count), 0.0).sum())
-    ended = f"though at least {fallen} ended" if fallen else "none of which was seen to end"
+    ended = f"though at least {fallen} ended" if fallen else "none was seen to end"
     meanwhile = np.interp([case.growth.start_s, case.growth.end_s], pile.time_s, pile.count)
     each = f"about {format_bytes(bytes / max(float(meanwhile[1] - meanwhile[0]), 1.0))} of growth for each thread"
     return case.finding(

@@ -55,7 +55,7 @@ _ACCOUNTS = {
     "native-held": "native memory that objects lead to",
     "allocator-free": "memory that malloc keeps free",
     "shared-memory": "shared memory",
-    "unexplained": "memory that no account covers",
+    "unexplained": "memory that nothing explains",
 }
 _OUT_OF_SIGHT = ("native", "native-held", "unexplained")  # where what an opaque object holds shows up
 
@@ -99,7 +99,7 @@ def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> 
         why = "it has fewer than two snapshots"
     else:
         why = "objects the snapshots did not reach, or memory that libraries map themselves"
-    return f"; no account covers {1 - share:.0%} of {process.label}'s growth: {why}"
+    return f"; {1 - share:.0%} of {process.label}'s growth is not explained: {why}"
 
 
 class _Told(NamedTuple):

@@ -9,12 +9,12 @@ from ..comparing import CANNOT_TELL as UNDECIDED
 from ..comparing import WORSE, compare_cases, failure, workers_at_once
 from ..confidence import LIKELY
 from ..facts.case import Case
-from ..facts.series.trend import GROWING, LEAST_STEPS
+from ..facts.series.trend import LEAST_STEPS
 from ..findings import Finding, Report
 from ..ignoring import Ignores, without_ignored
 from ..reporting import report_of
 from ..storage import Recording
-from ..units import format_bytes, format_count, format_duration, over
+from ..units import format_bytes, format_count, format_duration
 from ..words import accepted
 from ._rules import Growth, Rules
 
@@ -101,32 +101,26 @@ def _outcomes(case: Case, report: Report, rules: Rules, baseline: Recording | No
 def _growth(case: Case, report: Report, limit: Growth) -> Outcome:
     """By the report's own figures: a gate says no other rate than the report that explains it."""
     rule = f"max-growth {limit.text}"
-    growth, per_hour = case.growth, report.verdict.growth_bytes_per_hour
-    if growth.leaking is None or per_hour is None:
-        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {growth.reason}")
-    hours = _hours(case, limit)
-    if hours is None:
+    growth, verdict, hours = case.growth, report.verdict, _hours(case, limit)
+    if verdict.growth_bytes_per_hour is not None and hours is None:
         return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: too few {case.step_unit}s were counted")
+    known = verdict.growth_bytes_per_hour, verdict.growth_bytes_per_hour_low, verdict.growth_bytes_per_hour_high
+    middle, low, high = (None if bytes is None or hours is None else bytes * hours for bytes in known)
     unit = _unit(limit, case.step_unit)
-    trend = growth.judged
-    if trend.verdict == GROWING:
-        middle = per_hour * hours
-        low, high = (over(middle * slope, trend.slope_per_s) for slope in (trend.slope_low, trend.slope_high))
+    if middle is None or high is None or (growth.leaking is None and high > limit.bytes):
+        return Outcome(rule, CANNOT_TELL, f"cannot tell the growth: {growth.reason}")
+    if low is not None:
         text = f"memory grows by {format_bytes(middle)} {unit} ({format_bytes(low)} to {format_bytes(high)})"
         if low > limit.bytes:
             return _broken(rule, text, _first(report, lambda finding: not finding.wasted))
         is_kept = high <= limit.bytes
-        return Outcome(rule, KEPT if is_kept else CANNOT_TELL, text if is_kept else f"{text}; a longer run would show")
-    shown = report.verdict.shown_bytes_per_hour
-    if shown is None:
-        return Outcome(rule, CANNOT_TELL, "cannot tell the growth: this run is too short")
-    least = min(shown, growth.most_bytes_per_hour) * hours
-    if least <= limit.bytes:
-        return Outcome(rule, KEPT, f"memory does not grow: {format_bytes(least)} {unit} at most")
-    text = f"this run is too short: memory may have grown by {format_bytes(least)} {unit}"
+        return Outcome(rule, KEPT if is_kept else CANNOT_TELL, text if is_kept else f"{text}; record longer to be sure")
+    if high <= limit.bytes:
+        return Outcome(rule, KEPT, f"memory grows by at most {format_bytes(high)} {unit}")
+    text = f"this run is too short: memory may have grown by {format_bytes(high)} {unit}"
     if limit.bytes > 0:
-        needed_h = (growth.end_s - growth.start_s) / 3600 * least / limit.bytes
-        text += f"; about {_so_long(needed_h, hours, limit, case.step_unit)} after start-up would show"
+        needed_h = verdict.watched_s / 3600 * high / limit.bytes
+        text += f"; about {_so_long(needed_h, hours or 0.0, limit, case.step_unit)} after start-up would show"
     return Outcome(rule, CANNOT_TELL, text)
 
 

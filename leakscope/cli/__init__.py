@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("leakscope"):
             raise
-        return fail(f"{error.name} is not installed here: pip install leakscope-recorder", 2)
+        return fail(f"{error.name} is not installed here: pip install {error.name}", 2)
     except OSError as error:
         return fail(f"{error.filename or 'output'}: {error.strerror or error}", 2)
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import click
@@ -24,11 +25,19 @@ PACKAGE = Path(__file__).parents[1]
 
 
 class Command(click.Command):
-    """A command whose help ends with examples: pairs of what to type and what that does."""
+    """A command whose help ends with examples, pairs of what to type and what that does, and with what its exit status
+    means beyond what that of every command does.
+    """
 
-    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **settings: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        exits: Mapping[int, str] = MappingProxyType({}),
+        **settings: Any,
+    ) -> None:
         super().__init__(*args, **settings)
-        self.examples = examples
+        self.examples, self.exits = examples, exits
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Click keeps what it finds first, which for a command that is called by itself would be --help alone."""
@@ -36,6 +45,9 @@ class Command(click.Command):
         return super().get_help_option_names(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.exits:
+            with formatter.section("Exit status"):
+                formatter.write_dl([(str(status), means) for status, means in self.exits.items()])
         if self.examples:
             with formatter.section("Examples"):
                 formatter.write_dl(self.examples, col_max=52)

@@ -14,7 +14,11 @@ from ._shared import command, horizon_option, run_argument, say, text_or_json, w
     examples=[
         ("leakscope check", "it must not leak"),
         ("leakscope check --max-growth 5MB/1000steps --no-oom", "rules of your own"),
-    ]
+    ],
+    exits={
+        1: "a rule is broken",
+        4: "cannot tell: too short, no steps, or the run failed",
+    },
 )
 @run_argument
 @click.option("--max-growth", metavar="RATE", help="5MB/1000steps, 20KB/step or 50MB/hour.")
@@ -35,8 +39,7 @@ def check(run: Path, horizon: str | None, format_name: str, **options: Any) -> i
     """Hold a recording to rules: a gate for CI. Without any rule it must not leak.
 
     Rules not given here come from [tool.leakscope.check] in the pyproject.toml of the working folder. Findings that
-    `ignore` of [tool.leakscope] names break no rule, and are counted. Exits with 0 if all are kept, 1 if one is broken,
-    4 if the recording cannot tell, as of a run that failed.
+    `ignore` of [tool.leakscope] names break no rule, and are counted.
     """
     from .. import checking
     from ..ignoring import read_ignores

@@ -16,7 +16,11 @@ from ._shared import by_suffix, command, format_option, is_job, not_the_recordin
         ("leakscope compare before.parquet run.parquet", "did the fix work?"),
         ("leakscope compare nightly-*.parquet -o trend.html", "since which run is it worse?"),
         ("leakscope compare job-before/ job-after/", "two jobs, rank by rank"),
-    ]
+    ],
+    exits={
+        1: "it got worse",
+        4: "cannot tell: too short, another program ran, or the run after failed and the one before did not",
+    },
 )
 @click.argument("runs", nargs=-1, required=True, metavar="BEFORE [BETWEEN]... AFTER", type=click.Path(path_type=Path))
 @format_option("html", "json", "markdown", "terminal")
@@ -26,8 +30,6 @@ def compare(runs: tuple[Path, ...], format_name: str | None, output: Path | None
 
     Of more recordings, the oldest first, the last is compared with the first, and it is said since which run it is so.
     Two folders are two jobs: they are compared rank by rank.
-    Exits with 0 if it is better or the same, 1 if it is worse, 4 if unclear: of another program, or of a run
-    that failed as the one before did not, neither is said.
     """
     from .. import comparing
     from ..storage import open_recording

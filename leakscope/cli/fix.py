@@ -20,7 +20,11 @@ from ._shared import (
         ("leakscope fix", "print the edit as a diff; nothing is changed"),
         ("leakscope fix | git apply", "make it"),
         ("leakscope fix --prove", "record a copy of the program with it, and compare"),
-    ]
+    ],
+    exits={
+        1: "with --prove: it got worse",
+        4: "there is no finding, or no edit is certain enough: it says why; with --prove: cannot tell",
+    },
 )
 @run_argument
 @click.option("--finding", "number", type=int, metavar="NUMBER", help="[default: the first that has an edit]")
@@ -34,7 +38,6 @@ def fix(run: Path, number: int | None, prove: bool, output: Path) -> int:
 
     The advice and what to look at go to standard error. With --prove the program is run again, with the edit, as
     long as it takes to end: what it prints goes to standard error, and what it writes is written.
-    Exits with 0 if there is an edit, 4 if none is certain enough: then it says why. With --prove as compare does.
     """
     from .. import comparing, fixing
     from ..storage import open_recording

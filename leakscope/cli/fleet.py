@@ -241,7 +241,8 @@ def query(
         ("leakscope fleet analyze runs/", "by the processes of this computer"),
         ("leakscope fleet analyze runs/ -o fleet.parquet", "an index, for `fleet report` and the others"),
         ("leakscope fleet analyze s3://bucket/runs --engine dask --address tcp://head:8786", "by a cluster"),
-    ]
+    ],
+    exits={3: "none of them can be read"},
 )
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.option("--engine", default="local", show_default=True, metavar="NAME", help=f"One of {', '.join(ENGINES)}.")
@@ -259,7 +260,7 @@ def analyze(
 
     A URL is what `index` takes. Each recording is analysed by itself, on this computer or on a cluster of Dask, Ray or
     Spark; the rows are the same. It is for recordings without a verdict in their footers, or with one of an older
-    version. One that cannot be read is a row that says why. Exits with 3 if none can be read.
+    version. One that cannot be read is a row that says why.
     """
     from ..fleet import analyzing
 

@@ -29,7 +29,7 @@ def mcp(folder: Path) -> None:
 
     A client starts it. Its tools list recordings, report, explain a finding, show who holds what, query tables and
     compare runs. They read what is below DIR; none writes, runs or fetches anything. It needs
-    `pip install 'leakscope-recorder[mcp]'`.
+    `pip install mcp duckdb`.
     """
     from ..mcp_server import serve
 

@@ -77,18 +77,21 @@ def _to_recorder(command: str, arguments: Sequence[str]) -> None:
     context.exit(status or 0)
 
 
-@command(examples=[("leakscope ps", "then: leakscope attach PID")])
+@command(examples=[("leakscope ps", "then: leakscope attach PID")], exits={1: "there is none"})
 def ps() -> int:
     """List the Python processes that run, the likeliest first, and how fast they grow.
 
-    Looks twice, two seconds apart. Exits with 1 if there is none.
+    Looks twice, two seconds apart.
     """
     from ..recorder.ps import main as list_processes
 
     return list_processes()
 
 
-@command(examples=[("leakscope snapshot -p 4242", "then: leakscope heap heap.parquet")])
+@command(
+    examples=[("leakscope snapshot -p 4242", "then: leakscope heap heap.parquet")],
+    exits={5: "the process cannot be looked into"},
+)
 @click.option("-p", "--pid", type=int, metavar="PID", required=True, help="A running Python process.")
 @click.option("-o", "--output", default="heap.parquet", show_default=True, metavar="FILE", help="File to write.")
 @click.option("--full-heap", is_flag=True, help="Keep every object and reference too, in a file next to FILE.")
@@ -97,8 +100,7 @@ def snapshot(pid: int, output: str, full_heap: bool, quiet: bool) -> None:
     """Take one snapshot of a running Python process: who holds its memory now.
 
     Of a process that `leakscope record` started, and from Python 3.14 on of any other of the same version. FILE is a
-    recording with nothing else in it: see it by `leakscope heap FILE`. Exits with 5 if the process cannot be looked
-    into.
+    recording with nothing else in it: see it by `leakscope heap FILE`.
     """
     from .. import requesting
     from ..recorder.naming import shown

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,8 @@ from ._shared import (
         ("leakscope report -f brief", "under 2 KB, for a chat or a coding agent"),
         ("leakscope report runs/a.parquet -f json", "for a program"),
         ("leakscope report job/", "the ranks of one job: which leak, which do not"),
-    ]
+    ],
+    exits={1: "with --exit-code: there are findings of severity warning or critical"},
 )
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
 @format_option(*plugins_of("renderers"))
@@ -82,12 +85,17 @@ def report(
     judged = analyze(open_recording(run), only or None, horizon_s=horizon_s(Path.cwd(), horizon))
     result = without_ignored(judged, ignores)
     asked: dict[str, dict[str, Any]] = {
-        "terminal": {"verbose": verbose, "color": color_of(color)},
+        "terminal": {"verbose": verbose, "color": color_of(color), "height": _height() if output is None else None},
         "json": {"with_timeline": True} if with_timeline else {},
     }
     text = render(result, format_name, **asked.get(format_name, {}))
     write_or_print(text, output, format_name, color=color_of(color))
     return int(exit_code and any(finding.severity != "note" for finding in result.findings))
+
+
+def _height() -> int | None:
+    """Lines of the terminal, where the report goes to one."""
+    return shutil.get_terminal_size().lines if sys.stdout.isatty() else None
 
 
 def _report_job(

@@ -13,7 +13,8 @@ from ._shared import command, say
     examples=[
         ("leakscope upload", "what recorders that were killed left here"),
         ("leakscope upload run.parquet --to s3://bucket/runs/run.parquet", "any recording"),
-    ]
+    ],
+    exits={2: "one could not be uploaded"},
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
 @click.option("--to", "url", metavar="URL", help="Where to; ends with / for a folder. By default where each was to go.")
@@ -25,8 +26,7 @@ def upload(runs: tuple[Path, ...], url: str | None, spool: Path | None, dry_run:
 
     A recording made with `record -o s3://...` waits in a folder of this machine until it is uploaded; it stays there
     when its recorder is killed or the store cannot be reached. One that is over is finished, gets its verdict, is
-    uploaded and taken away; one that goes on is uploaded as far as it is. RUN itself stays where it is. Exits with 2 if
-    one could not be uploaded.
+    uploaded and taken away; one that goes on is uploaded as far as it is. RUN itself stays where it is.
     """
     from .. import uploading
 

@@ -15,6 +15,7 @@ from ._shared import command, run_argument, text_or_json, write_or_print
         ("leakscope whatif", "would MALLOC_ARENA_MAX=2, malloc_trim or jemalloc help?"),
         ("leakscope whatif run.parquet -p 4242 -f json", "of that process, for a program"),
     ],
+    exits={4: "cannot tell: the replay of what was recorded does not come out as that was"},
 )
 @run_argument
 @click.option("-p", "--pid", type=int, metavar="PID", help="Process; the one of which malloc kept most by default.")
@@ -24,8 +25,7 @@ def what_if(run: Path, pid: int | None, format_name: str) -> int:
 
     What was sampled of its calls of malloc (sizes, threads, lives) is done again here, under glibc's malloc with some
     settings, and under jemalloc, mimalloc and tcmalloc where they are installed. The program itself is not run. It
-    takes half a minute, and at most 1 GiB of memory. Exits with 4 if the replay of what was recorded does not come out
-    as that was: then nobody can tell.
+    takes half a minute, and at most 1 GiB of memory.
     """
     import json
 

@@ -37,7 +37,7 @@ from ._pace import Pace, PacePair, paces
 from ._ran import another_program, failure
 from ._render import FORMATS, render, render_cell
 from ._verdict import decide, of_what_ran
-from ._words import WORDS
+from ._words import WORDS, growths
 
 _OF_ANOTHER = {GONE: ONLY_BEFORE, NEW: ONLY_AFTER}
 
@@ -52,10 +52,12 @@ __all__ = [
     "Comparison",
     "History",
     "Pace",
+    "Side",
     "compare",
     "compare_cases",
     "compare_in_order",
     "failure",
+    "growths",
     "render",
     "render_cell",
     "workers_at_once",
@@ -135,6 +137,7 @@ def _changes(before: Case, after: Case, pair: PacePair) -> list[FindingChange]:
 
 
 def _side(case: Case, report: Report, pace: Pace) -> Side:
+    rate = pace.rate
     return Side(
         path=report.recording.path,
         command=report.recording.command,
@@ -146,12 +149,12 @@ def _side(case: Case, report: Report, pace: Pace) -> Side:
         process_count=len(case.growth.processes),
         grows=pace.grows,
         reason=pace.reason,
-        growth_bytes_per_step=pace.per_step(pace.slope),
-        growth_bytes_per_step_low=pace.per_step(pace.low),
-        growth_bytes_per_step_high=pace.per_step(pace.high),
-        growth_bytes_per_hour=pace.per_hour(pace.slope),
-        growth_bytes_per_hour_low=pace.per_hour(pace.low),
-        growth_bytes_per_hour_high=pace.per_hour(pace.high),
+        growth_bytes_per_step=pace.per_step(rate.slope),
+        growth_bytes_per_step_low=pace.per_step(rate.low),
+        growth_bytes_per_step_high=pace.per_step(rate.high),
+        growth_bytes_per_hour=pace.per_hour(rate.slope, rate.hourly),
+        growth_bytes_per_hour_low=pace.per_hour(rate.low, rate.hourly),
+        growth_bytes_per_hour_high=pace.per_hour(rate.high, rate.hourly),
         peak_bytes=report.recording.peak.bytes if report.recording.peak is not None else 0,
         peak_in_range_bytes=pace.peak_bytes,
         wasted_bytes=report.verdict.wasted_bytes,

@@ -61,6 +61,10 @@ class Curve:
         use = self.time_s >= start_s
         return use if use.any() else np.ones_like(use)
 
+    def before_shutdown(self) -> Flags:
+        """Of a leak: as the program ends it gives back what leaked, which says nothing of how fast it did."""
+        return self.time_s <= (self.growth.end_s if self.growth.leaking else np.inf)
+
     def by_time(self, origin_s: float) -> Floats:
         return self.time_s - origin_s
 

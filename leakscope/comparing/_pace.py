@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from ..facts.case import Case
 from ..facts.series.arithmetic import Floats, bucket_medians, retained, slope_interval
 from ..facts.series.trend import LEAST_S, LEAST_STEPS
 from ..facts.tables import narrow
-from ..units import MiB
+from ..reporting import report_of
+from ..units import NEARLY_ALL, MiB, over
 from ._curves import ALIKE, SECOND, STEP, Curve, Flags, alike_judged, curve_of, origins
 
 MIN_CHANGE = 0.25  # of a leak: two runs of one program differ by some percent
@@ -25,6 +27,17 @@ _BUCKETS = 24
 _TAIL = 0.1  # of a run: nobody knows whether what came last will be given back
 _LEAST_SAMPLES = 8
 _PEAK_QUANTILE = 0.98  # the very highest reading may be a fork that was seen half done
+
+
+class Rate(NamedTuple):
+    """How fast a run grew, and between what that lies at 95 %; None: not known. **Units** as the slopes of its pace, of
+    which one is ``hourly`` bytes an hour.
+    """
+
+    slope: float
+    low: float | None
+    high: float | None
+    hourly: float
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,8 @@ class Pace:
     ``usual_slope`` and ``lasted`` (steps or seconds) are of all that it did, ``later_peak_bytes`` of all since the
     range began, and ``most_bytes`` is the very highest reading there. ``counted``: all its steps, 0 where nobody
     counted; ``cpu_s``: what all its processes computed in the range; ``came_to``: how far it was at a moment.
+    ``told``: its own report's figures, where those are of the same part of it; what is weighed are the others.
+    ``watched_s``: how long it was recorded.
     """
 
     grows: bool | None
@@ -58,6 +73,8 @@ class Pace:
     counted: float = 0.0
     cpu_s: float = 0.0
     came_to: Callable[[float], float] = float
+    told: Rate | None = None
+    watched_s: float = 0.0
 
     @property
     def is_measured(self) -> bool:
@@ -73,11 +90,23 @@ class Pace:
         """A leak may begin after what both passed through. What shrinks is no better than what stands."""
         return max(self.slope, self.usual_slope if self.grows else 0.0, 0.0)
 
-    def per_step(self, slope: float) -> float | None:
-        return round(slope, 1) if self.is_measured and self.seconds_per_step is not None else None
+    @property
+    def rate(self) -> Rate:
+        """What is told of its growth: of one run every command says the same, where it speaks of the same part."""
+        return self.told or Rate(self.slope, self.low, self.high, self._hourly)
 
-    def per_hour(self, slope: float) -> float | None:
-        return round(slope / (self.seconds_per_step or 1.0) * 3600, 1) if self.is_measured else None
+    @property
+    def _hourly(self) -> float:
+        return 3600 / (self.seconds_per_step or 1.0)
+
+    def per_step(self, slope: float | None) -> float | None:
+        is_known = self.is_measured and self.seconds_per_step is not None
+        return round(slope, 1) if slope is not None and is_known else None
+
+    def per_hour(self, slope: float | None, hourly: float | None = None) -> float | None:
+        if slope is None or not self.is_measured:
+            return None
+        return round(slope * (self._hourly if hourly is None else hourly), 1)
 
 
 @dataclass(frozen=True)
@@ -124,6 +153,11 @@ class PacePair:
         return max(self.resolution + by_speed, slower * MIN_CHANGE / (1 - MIN_CHANGE))
 
     @property
+    def watched_s(self) -> float:
+        """How long the longer one was recorded: both are told by one clock."""
+        return max(self.before.watched_s, self.after.watched_s)
+
+    @property
     def is_as_long(self) -> bool:
         """Whether neither went on for long after the other."""
         return max(self.before.lasted, self.after.lasted) <= ALIKE * min(self.before.lasted, self.after.lasted)
@@ -152,7 +186,7 @@ def paces(before: Case, after: Case) -> PacePair:
         known = [x for x in axes if x is not None and x.size]
         if len(known) < 2:
             continue
-        at_work = [curve.at_work(shorter_s) for curve in curves]
+        at_work = [curve.at_work(shorter_s) & curve.before_shutdown() for curve in curves]
         start = max(float(x[use].min()) for x, use in zip(known, at_work))
         ends = [float(x.max()) for x in known]
         if not by_step and max(ends) > ALIKE * min(ends):
@@ -166,8 +200,10 @@ def paces(before: Case, after: Case) -> PacePair:
         for case, curve, x, use in zip(cases, curves, known, at_work):
             use &= (x >= start) & ((x < end) if by_step and went_on else (x <= end))
             pace = _with_whole(_pace(curve, x, use, by_step), curve, x, start)
-            came_to = partial(_came_to, curve.time_s, x)
-            sides.append(replace(pace, cpu_s=_cpu_s(case, curve.time_s[use]), came_to=came_to))
+            came_to, at_s = partial(_came_to, curve.time_s, x), curve.time_s[use]
+            told = _told(case, pace, at_s) if at_s.size else None
+            watched_s = case.once(report_of).recording.duration_s
+            sides.append(replace(pace, cpu_s=_cpu_s(case, at_s), came_to=came_to, told=told, watched_s=watched_s))
         since_step = all(curve.worked_s is not None for curve in curves)
         return PacePair(unit, start, max(start, end), sides[0], sides[1], after.step_unit, since_step)
     nothing = Pace(None, "a recording has no memory samples")
@@ -190,6 +226,29 @@ def _with_whole(pace: Pace, curve: Curve, x: Floats, start: float) -> Pace:
         lasted=float(x.max()),
         counted=curve.counted,
     )
+
+
+def _told(case: Case, pace: Pace, at_s: Floats) -> Rate | None:
+    """The figures of the run's own report; None where they are of another part of it than what is compared."""
+    verdict, each_s = case.once(report_of).verdict, pace.seconds_per_step or 1.0
+    if verdict.start_s is None or verdict.end_s is None or verdict.growth_bytes_per_hour is None:
+        return None
+    common = min(verdict.end_s, at_s[-1]) - max(verdict.start_s, at_s[0])
+    whole = max(verdict.end_s, at_s[-1]) - min(verdict.start_s, at_s[0])
+    low, high = (
+        None if bound is None else bound / 3600 * each_s
+        for bound in (verdict.growth_bytes_per_hour_low, verdict.growth_bytes_per_hour_high)
+    )
+    hourly = 3600 / each_s
+    if not pace.grows:  # more than that would have shown in the whole of it
+        return Rate(pace.slope, None, high, hourly) if low is None and high is not None else None
+    if common < NEARLY_ALL * whole:
+        return None
+    per_step = verdict.growth_bytes_per_step if pace.seconds_per_step is not None else None
+    slope = verdict.growth_bytes_per_hour / hourly
+    share = over(per_step, slope) if per_step is not None else 1.0
+    low, high = (None if bound is None else share * bound for bound in (low, high))
+    return Rate(share * slope, low, high, over(hourly, share))
 
 
 def _came_to(time_s: Floats, x: Floats, at_s: float) -> float:

@@ -10,7 +10,7 @@ from ..pages.page import cell, page
 from ..units import format_bytes, per_step, steps_together
 from ._comparison import BETTER, GONE, NEW, ONLY_AFTER, ONLY_BEFORE, STILL, WORSE, Comparison, History, Overlay
 from ._curves import STEP
-from ._words import WORDS, clock_of, closing, history_closing, history_headline, history_table, names, rate, rows
+from ._words import WORDS, clock_of, closing, growth, history_closing, history_headline, history_table, names, rows
 
 _TONES = {BETTER: "good", WORSE: "bad"}
 _CHANGES = {GONE: "Gone", ONLY_BEFORE: "Found only before", STILL: "Still there", NEW: "New"}
@@ -64,18 +64,11 @@ def _values(comparison: Comparison, plot: plots.Plot | None) -> dict[str, Any]:
 
 def _figures(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     one, two = comparison.before, comparison.after
-    if comparison.aligned_by == STEP:
-        together: float = steps_together(comparison.step_unit)
-        name, smallest = f"Growth {per_step(comparison.step_unit)}", comparison.smallest_leak_bytes_per_step
-        each = one.growth_bytes_per_step, two.growth_bytes_per_step
-    else:
-        clock, together = clock_of(comparison)
-        name, smallest = f"Growth {clock}", comparison.smallest_leak_bytes_per_hour
-        each = one.growth_bytes_per_hour, two.growth_bytes_per_hour
-    if smallest is not None:
-        sides = zip((one, two), each)
-        before, after = (rate(s.grows, v, smallest, lambda size: format_bytes(size * together), "+") for s, v in sides)
-        yield name, before, after
+    by_step = comparison.aligned_by == STEP
+    name = per_step(comparison.step_unit) if by_step else clock_of(comparison)[0]
+    if comparison.smallest_leak_bytes_per_hour is not None:
+        before, after = (growth(comparison, side, by_step, bounds=False) for side in (one, two))
+        yield f"Growth {name}", before, after
     yield "Peak of the whole run", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
 
 

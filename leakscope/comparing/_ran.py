@@ -28,6 +28,14 @@ _ASKED_TO_END = (2, 15)  # SIGINT, SIGTERM: how a service or a run that has done
 _MOST = 60  # characters of a command in a sentence
 
 
+def same_recording(before: Case, after: Case) -> bool:
+    """Whether both are one file, or a copy of it under another name: no two runs read the same figures all along."""
+    if before.recording.location == after.recording.location:
+        return True
+    one, two = before.rows("process_samples"), after.rows("process_samples")
+    return len(one) > 0 and before.recording.ended == after.recording.ended and one.equals(two)
+
+
 def another_program(before: Case, after: Case) -> str:
     """What the two ran, in a sentence; empty where it is the same program, or one of the commands is not known."""
     one, two = (_words(case) for case in (before, after))

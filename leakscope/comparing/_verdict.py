@@ -14,11 +14,11 @@ from ..facts.case import Case
 from ..findings import Report
 from ..kinds import CRASH
 from ..reporting import report_of
-from ..units import MOST, MiB, format_bytes, format_count, format_duration, format_per_step, per_clock
+from ..units import MOST, MiB, format_bytes, format_count, format_duration, format_per_step, format_rate
 from ._comparison import BETTER, CANNOT_TELL, GONE, NEW, ONLY_AFTER, SAME, STILL, WORSE, FindingChange
 from ._curves import STEP
 from ._pace import MAX_SLOWDOWN, MIN_CHANGE, Pace, PacePair
-from ._ran import another_program, ended_alike, failure, other_options
+from ._ran import another_program, ended_alike, failure, other_options, same_recording
 from ._snapshots import by_snapshots
 from ._words import rate
 
@@ -59,6 +59,8 @@ def decide(pair: PacePair, changes: Sequence[FindingChange], before: Report, aft
 def of_what_ran(decision: Decision, before: Case, after: Case) -> Decision:
     """Nothing is better since another program ran, or since the run after did not come to its end."""
     first, second = before.once(report_of), after.once(report_of)
+    if same_recording(before, after):
+        return Decision(SAME, f"both are one recording, which says: {second.verdict.headline.rstrip('.')}")
     if other := another_program(before, after):
         return Decision(CANNOT_TELL, other, decision.doubts)
     doubts = [*decision.doubts, *filter(None, [other_options(first.recording.command, second.recording.command)])]
@@ -320,15 +322,17 @@ def _names(changes: Sequence[FindingChange], change: str) -> str:
 
 
 def _rates(pair: PacePair) -> str:
-    said = (rate(p.grows, p.slope, pair.smallest, partial(_said, pair=pair)) for p in (pair.before, pair.after))
-    return "{} before, {} after".format(*said)
+    told = (
+        rate(pace.grows, (pace.rate.slope, pace.rate.low, pace.rate.high), pair.smallest, partial(_said, pair=pair))
+        for pace in (pair.before, pair.after)
+    )
+    return "{} before, {} after".format(*told)
 
 
 def _said(slope: float, pair: PacePair) -> str:
     if pair.unit == STEP:
         return format_per_step(slope, pair.step_unit)
-    clock, share = per_clock(max(pair.before.lasted, pair.after.lasted))
-    return f"{format_bytes(slope * 3600 * share)} {clock}"
+    return format_rate(3600 * slope, pair.watched_s)
 
 
 def _lasted(pace: Pace, pair: PacePair) -> str:

@@ -48,8 +48,8 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     yield "keeps growing", _yes_no(one), _yes_no(two)
     if comparison.aligned_by == STEP:
         unit = comparison.step_unit
-        yield f"growth {per_step(unit)}", _growth(comparison, one, True), _growth(comparison, two, True)
-    yield f"growth {clock_of(comparison)[0]}", _growth(comparison, one, False), _growth(comparison, two, False)
+        yield f"growth {per_step(unit)}", growth(comparison, one, True), growth(comparison, two, True)
+    yield f"growth {clock_of(comparison)[0]}", growth(comparison, one, False), growth(comparison, two, False)
     yield "peak", format_bytes(one.peak_bytes), format_bytes(two.peak_bytes)
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
@@ -101,26 +101,42 @@ def clock_of(told: Comparison | History) -> tuple[str, float]:
     return per_clock(max(side.duration_s for side in sides))
 
 
-def _growth(told: Comparison | History, side: Side, by_step: bool) -> str:
+def growth(told: Comparison | History, side: Side, by_step: bool, *, bounds: bool = True) -> str:
+    """``+265 MiB (260 to 270 MiB)`` per step or minute; without ``bounds`` the figure alone."""
     name, smallest, together = "hour", told.smallest_leak_bytes_per_hour, clock_of(told)[1]
     if by_step:
         name, smallest, together = "step", told.smallest_leak_bytes_per_step, steps_together(told.step_unit)
     value, low, high = (getattr(side, f"growth_bytes_per_{name}{end}") for end in ("", "_low", "_high"))
-    text = rate(side.grows, value, smallest, lambda size: format_bytes(size * together), "+")
-    if low is None or high is None or not text[1:2].isdigit():  # it is no figure
+    text = rate(side.grows, (value, low, high), smallest, lambda size: format_bytes(size * together), "+")
+    if not bounds or low is None or high is None or not text[1:2].isdigit():  # it is no figure
         return text
     (least, unit), (most, same) = (format_bytes(bound * together).split(" ") for bound in (low, high))
     return f"{text} ({least}{'' if unit == same else f' {unit}'} to {most} {same})"
 
 
+def growths(comparison: Comparison) -> tuple[str, str]:
+    """``+265 MiB per minute`` and ``at most 3.0 MiB``: of both, by time."""
+    before, after = (growth(comparison, side, False, bounds=False) for side in (comparison.before, comparison.after))
+    return f"{before} {clock_of(comparison)[0]}", after
+
+
 def rate(
-    grows: bool | None, value: float | None, smallest: float | None, said: Callable[[float], str], sign: str = ""
+    grows: bool | None,
+    known: tuple[float | None, float | None, float | None],
+    smallest: float | None,
+    said: Callable[[float], str],
+    sign: str = "",
 ) -> str:
-    """How fast a run grew, ``said`` with its unit. Of one that does not grow, drift is no figure: it would pass for a
-    leak. So it is less than the least difference that is told.
+    """How fast a run grew, ``said`` with its unit: of what is ``known`` the figure, the least and the most.
+
+    Of one that does not grow, drift is no figure: it would pass for a leak. So it is what it can have been at most, or
+    less than the least difference that is told.
     """
+    value, least, most = known
     if value is None or smallest is None:
         return "not known"
+    if not grows and least is None and most is not None and value <= most:
+        return f"at most {said(most)}"
     if not grows and value < smallest:
         return f"less than {said(smallest)}"
     if grows is False:
@@ -180,8 +196,8 @@ def history_table(history: History) -> tuple[list[str], list[list[str]]]:
     found = []
     for name, run in zip(names(history), history.runs):
         verdict = WORDS[run.verdict] if run.verdict is not None else ""
-        growth = _growth(history, run.side, by_step)
-        found.append([name, verdict, _yes_no(run.side), growth, format_bytes(run.side.peak_bytes)])
+        rate_text = growth(history, run.side, by_step)
+        found.append([name, verdict, _yes_no(run.side), rate_text, format_bytes(run.side.peak_bytes)])
     return heads, found
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from glob import glob
 
+from ..errors import to_install
 from ._check import Check, answer_of, limited, missing, ok
 
 TITLE = "Programs"
@@ -121,7 +122,7 @@ def _packages() -> Check:
 def _charts() -> Check:
     if importlib.util.find_spec("resvg_py") is None:
         text = "resvg is not installed: charts of a notebook can be saved as .svg, not as .png"
-        return missing("charts", text, "pip install 'leakscope-recorder[plots]'")
+        return missing("charts", text, to_install("plots"))
     return ok("charts", "resvg is installed")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..errors import BadInput
+from ..errors import BadInput, to_install
 
 EXTRAS = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}  # with the module that has to be there
 
@@ -16,6 +16,4 @@ def imported(engine: str) -> Any:
         return importlib.import_module(EXTRAS[engine])
     except ImportError as error:
         missing = error.name or EXTRAS[engine]
-        raise BadInput(
-            f"--engine {engine} needs {missing}, which is not installed: pip install 'leakscope-recorder[{engine}]'"
-        ) from None
+        raise BadInput(f"--engine {engine} needs {missing}, which is not installed: {to_install(engine)}") from None

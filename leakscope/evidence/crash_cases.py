@@ -69,12 +69,12 @@ def _with_figures(told: Told, oom: CudaOom, member: Process) -> Told:
     asked, is_own = oom.requested_bytes, oom.is_own_limit and oom.allowed_bytes is not None
     title = f"{f'GPU {oom.device}' if oom.device is not None else 'The GPU'} ran out of memory in {member.label}"
     if asked is not None:
-        own = f", and it allows itself {size('allowed')}"
+        own = f", and the program limits itself to {size('allowed')}"
         room = f", {size('free')} free" if oom.free_bytes is not None else ""
         title += f": {size('requested')} asked for{own if is_own else room}"
     held = f"tensors held {size('allocated')} of the GPU's {size('total')}, by torch's message"
     is_known = oom.total_bytes is not None and oom.allocated_bytes is not None
-    allowed = f"the program allows itself {size('allowed')} of the GPU"
+    allowed = f"the program limits itself to {size('allowed')} of the GPU"
     allowed += f", of which {size('free')} were free" if is_own else ""
     unused = f"torch held {size('unallocated')} that no tensor used, "
     is_theirs = not oom.is_own_limit and asked is not None and (oom.other_bytes or 0) >= max(asked, 1)
@@ -86,7 +86,7 @@ def _with_figures(told: Told, oom: CudaOom, member: Process) -> Told:
         (oom.allowed_bytes is not None, Evidence(allowed), _RAISE if is_own else None),
         (oom.is_fragmented is not None, Evidence(unused + pieces), _EXPANDABLE if oom.is_fragmented else None),
         (is_theirs, beside, "end the other processes on this GPU (nvidia-smi lists them): what they hold would have "
-         "sufficed"),
+         "been enough"),
     )  # fmt: skip
     evidence = [seen for is_so, seen, _ in table if is_so]
     return told._replace(title=title, evidence=evidence, remedy=[mend for is_so, _, mend in table if is_so and mend])

@@ -101,7 +101,7 @@ def _finding(case: Case, kind: str, rest: Rest, waste: tuple[str, Evidence]) -> 
     line = rest.line or process_start_line(case.sources, rest.workers[0].command, is_python_child=True)
     rested_s = case.growth.end_s - rest.since_s
     figures = {"worker_count": count, "bytes": rest.bytes, "idle_s": round(rested_s, 1)}
-    text = f"they used no core for the last {format_duration(rested_s)}, and hold {size} of their own"
+    text = f"they used no CPU for the last {format_duration(rested_s)}, and hold {size} of their own"
     return case.finding(
         kind,
         f"{who} hold{'s' if count == 1 else ''} {size} and {'has' if count == 1 else 'have'} done nothing since "

@@ -33,7 +33,7 @@ from ..facts.code.statements import (
     stored,
     stores_part,
 )
-from ..facts.code.syntax import DEFINED, last_name
+from ..facts.code.syntax import DEFINED, arguments_of, last_name
 from ..facts.code.ways_out import Library, emptied_by
 from ..facts.heap.owners import user_place, weighs_in_members
 from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
@@ -453,7 +453,7 @@ def _slow_consumer(one: Held) -> str | None:
 _ONLY = {
     "raises": "only if nothing raises before: put it into the finally of {text}",
     "uncalled": "in {text}(), which nothing calls: call it {when}. They are added{where}",
-    "asked": "only if {text} is asked for the same one again ({at}): what nobody asks for stays. Remove what is "
+    "asked": "only if {text} is asked for the same one again ({at}): what is not asked for again stays. Remove what is "
     "due also where members are added{where}",
     "condition": "only if {text} ({at}): see that it comes to this as often as members are added{where}",
 }
@@ -565,10 +565,24 @@ def _read_entry(one: Held) -> dict[str, str] | None:
 
 def _callables(one: Held) -> dict[str, str] | None:
     """What it is given are functions or methods: each keeps the object that it is of, or what it encloses."""
-    if one.member_type not in CALLABLES or not one.place.is_user:
+    is_method = one.member_type == "method" or _gives_own_method(one)
+    if not (one.member_type in CALLABLES or is_method) or not one.place.is_user:
         return None
-    weak = {"keeps": "the object that it is of", "weak": ", or keep a weakref.WeakMethod of it"}
-    return weak if one.member_type == "method" else {"keeps": "what it encloses", "weak": ""}
+    weak = ", or keep a weakref.WeakMethod of it" if is_method else ""
+    keeps = "the object that it is of" if is_method else "what it encloses"
+    return {"kind": "method" if is_method else one.member_type, "keeps": keeps, "weak": weak}
+
+
+def _gives_own_method(one: Held) -> bool:
+    """What it has are objects, and the line gives it a method of one: ``events.on("done", self.finish)``."""
+    own = one.statement.cls if one.statement is not None else None
+    if own is None or own.name != one.member:
+        return False
+    methods = {part.name for part in own.body if isinstance(part, DEFINED)}
+    given = (part for call in one.calls for part in arguments_of(call))
+    return any(
+        isinstance(part, ast.Attribute) and part.attr in methods and last_name(part.value) == "self" for part in given
+    )
 
 
 def _bound(one: Held) -> list[str]:
@@ -578,7 +592,7 @@ def _bound(one: Held) -> list[str]:
     if not named.has_members and named.type_name not in _FILLED:  # an optimizer, a parser
         is_inside = named is not place or one.found.holder.largest is not None
         inner = one.written if "<" in place.said and one.is_added_to else place.said
-        unneeded = f"remove from {inner}, which {variable} has, what is no longer needed"
+        unneeded = f"remove what is no longer needed from {inner}, part of {variable}"
         return [f"{unneeded if is_inside else f'empty {variable}'}{one.filled}{beside}"]
     bounded = one.named.longer_member or (named if named.has_length else place)
     told = [f"{_how_to_bound(one, tail(bounded.type_name))}{beside}"]
@@ -656,11 +670,9 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "autograd-history": Mechanism(
         _history,
-        "detach {what}, by .detach() or, where a number is enough, {number}: each tensor carries the history it was "
-        "computed by",
-        lambda one: [
-            "where nothing is trained, as in an evaluation, compute under torch.no_grad(): then there is no history"
-        ],
+        "detach {what}, by .detach() or, where a number is enough, {number}: each tensor keeps alive the graph "
+        "that computed it",
+        lambda one: ["in evaluation, compute under torch.no_grad(): then no graph is built"],
     ),
     "context-not-reset": Mechanism(
         lambda one: one.named.type_name.endswith("ContextVar") and any(child.chained for child in one.place.children),
@@ -699,7 +711,7 @@ MECHANISMS: dict[str, Mechanism] = {
         "add_done_callback({found}) or as its result is read",
     ),
     "never-read": Mechanism(
-        _is_never_read, "nothing in the sources reads {one.variable}: leave out what adds to it{one.where}"
+        _is_never_read, "nothing in the sources reads {one.variable}: remove the line that adds to it{one.where}"
     ),
     "rebuilt-with-more": Mechanism(
         _rebuilt,
@@ -716,8 +728,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "library-keeps": Mechanism(_library_keeps, more=_newer_library),
     "default-argument": Mechanism(
         lambda one: one.named.reference.edge_kind == "default",
-        "make None the default of {one.named.reference.variable}, and a new container in the function if it is None: "
-        "a default value is made once, as the function is defined, and all calls that give none share it",
+        "let {one.named.reference.variable} default to None, and make the container inside the function: a default "
+        "value is made once, when the function is defined, and shared by all calls",
     ),
     "class-attribute": Mechanism(  # made by a class body, filled by a method by its self: all objects share it
         lambda one: one.named.reference.edge_kind == "class-attribute" and one.written.startswith(("self.", "cls.")),
@@ -726,13 +738,12 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "kept-callables": Mechanism(
         _callables,
-        "take each {one.member_type} out of {one.variable} once it is no longer called{one.filled}{weak}: each keeps "
-        "{keeps}",
+        "take each {kind} out of {one.variable} once it is no longer called{one.filled}{weak}: each keeps {keeps}",
     ),
     "made-by-reading": Mechanism(
         _read_entry,
-        "read {entry} by {instead}{one.where}, or ask whether the key is there: a defaultdict makes an entry for each "
-        "key that it is asked for",
+        "use {instead} instead of {entry}{one.where}, or test first whether the key is there: looking up a missing key "
+        "in a defaultdict adds it",
     ),
     "keys-that-do-not-repeat": Mechanism(  # a cache of the program's own: it looks there first, and removes nothing
         lambda one: (

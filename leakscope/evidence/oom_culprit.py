@@ -98,7 +98,7 @@ def _of_finding(case: Case, finding: Finding, hog: Process, held: int) -> Culpri
     filled = round(max([finding.bytes, *weighed]))
     share = min(1.0, filled / held)
     if finding.subject.holder and per_s is not None:
-        rate = format_rate(3600 * per_s, per_s * seconds)
+        rate = format_rate(3600 * per_s, seconds)
         clause = f"{_name(finding.subject.holder)} grew {rate} over the last {format_duration(seconds)}"
     else:
         title = finding.title.partition(": ")[0] if finding.wasted else finding.title  # it lists what is wasted itself
@@ -141,7 +141,7 @@ def would_have_been_enough(hog: Process, blamed: Culprit | None, limit_bytes: in
         figures["enough_bytes"] = rest
     if per_s is not None and per_s * _WORTH_A_WORD_S >= GiB:
         per_gib = GiB / per_s
-        parts.append(f"if it goes on so, no limit is enough: a GiB more would have lasted {format_duration(per_gib)}")
+        parts.append(f"at this pace no limit is enough: a GiB more would have lasted {format_duration(per_gib)}")
         figures["seconds_per_gib"] = round(per_gib, 1)
     return Evidence("; ".join(parts), figures) if parts else None
 

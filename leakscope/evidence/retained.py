@@ -7,6 +7,7 @@ objects, arrays and tensors, or the autograd graphs that hang on tensors in C++.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..facts.case import Case
@@ -28,7 +29,7 @@ from .mechanisms import advice
 from .retained_words import doubts, evidence, title
 from .sentences import looked_too_early
 
-__all__ = ["GRAPH", "NEEDS", "OBJECTS", "findings"]
+__all__ = ["GRAPH", "NEEDS", "OBJECTS", "agreed", "findings"]
 
 _IMMUTABLE = ("bytes", "str")
 
@@ -54,8 +55,7 @@ def findings(case: Case, kind: str, *, min_share: float, min_bytes: int) -> Iter
     own = [finding for finding in found if finding.kind == kind]
     yield from own
     if not own:
-        what = "autograd graph" if kind == GRAPH else "container's contents"
-        none = RuledOut(kind, f"no named {what} kept growing", {"growth_bytes": growth.growth_bytes})
+        none = RuledOut(kind, NONE_GREW[kind], {"growth_bytes": growth.growth_bytes})
         yield looked_too_early(kind, growth, found) or none
 
 
@@ -109,10 +109,21 @@ def _is_made_anew(holder: Accumulation, sources: Sequence[Source]) -> bool:
     return bool(lines) and all(line.kind == CREATES for line in lines)
 
 
+def agreed(one: RuledOut, findings: Sequence[Finding]) -> RuledOut:
+    """That nothing named grew, where another kind's finding names what did: then it is said where that is reported."""
+    if one.reason != NONE_GREW.get(one.kind):
+        return one
+    named = (f for f in findings if f.severity != "note" and not f.wasted and f.subject.variable and f.subject.holder)
+    found = next((f for f in named if one.kind == OBJECTS or _GRAPHS in f.title), None)
+    return one if found is None else replace(one, reason=f"{found.subject.holder} is reported as {found.kind}")
+
+
 # ---- one holder as a finding, whether one process has it or each of several that do the same
 
 
 OBJECTS, GRAPH = "retained-objects", "retained-graph"
+NONE_GREW = {OBJECTS: "no named container's contents kept growing", GRAPH: "no named autograd graph kept growing"}
+_GRAPHS = "autograd graphs"
 _MAIN_SHARE = MUCH  # of what came into use: the holder of most, and of so much, is the answer
 _MOST_DRAWN = 64
 _MAIN_PROCESS = 0.75  # of what the process gained that gained most: in a lesser one it is part of the answer at best

@@ -107,8 +107,8 @@ def _weighed(found: Retained, step_unit: str) -> Iterator[Evidence]:
     start, end = float(place.deep_bytes[0]), float(place.deep_bytes[-1])
     added = float(place.length[-1] - place.length[0])
     figures: dict[str, Any] = {"start_bytes": int(start), "end_bytes": int(end), "takes": count}
-    text = f"{place.said} held {format_bytes(start)} in the first and {format_bytes(end)} in the last of {count} "
-    text += f"snapshots, from {format_duration(float(time_s[0]))} to {format_duration(float(time_s[-1]))}"
+    first_s, last_s = format_duration(float(time_s[0])), format_duration(float(time_s[-1]))
+    text = f"{place.said} held {format_bytes(start)} at {first_s}, {format_bytes(end)} at {last_s} ({count} snapshots)"
     if place.has_length:
         figures |= {"start_length": int(place.length[0]), "end_length": int(place.length[-1])}
         first, last = format_count(place.length[0]), format_count(place.length[-1])
@@ -198,11 +198,11 @@ def doubts(found: Retained) -> Iterator[str]:
         text = "what its members hold outside Python cannot be measured"
         yield f"{text}: it grew in step with their number" if is_in_step else text
     elif found.share < MOST and found.look.explained_share < NEARLY_ALL:
-        yield f"what snapshots saw in it is only {found.share:.0%} of the growth"
+        yield f"snapshots found only {found.share:.0%} of the growth in it"
     if found.may_be_filling and not holds_hooks(found):
         yield f"only {len(heap.takes)} snapshots: this could be a bounded cache still filling"
     elif len(heap.takes) <= FEWEST:
-        yield f"only {len(heap.takes)} snapshots of its growth"
+        yield f"only {len(heap.takes)} snapshots show its growth"
     if found.constructor is not None:
         running = f"{found.constructor}() still ran at the last of these snapshots"
         yield f"{running}: a load that ends when it returns would look the same"

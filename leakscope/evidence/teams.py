@@ -105,7 +105,7 @@ def has_copied(case: Case, kind: str, team: Team, suspect: Suspect) -> Finding:
             Evidence(f"the parent held {format_bytes(data)} of Python objects in {name}", {"data_bytes": data}),
             suspect.line and at_line(suspect.line, suspect.line.kind),
         ],
-        doubts=["part of it is the interpreter's own and would be copied by any worker"],
+        doubts=["part of it is the interpreter's own, which any worker copies"],
         remedy=_remedy(suspect, each, count, is_copying=True),
         mechanism="workers-copy",
         series=_curves(copies.workers),

@@ -54,7 +54,9 @@ class Use(NamedTuple):
             return f"{where}, which has not run yet, may read it"
         if not self.is_over:
             return f"{where} reads it"
-        return f"read last at {where}, which {f'came to line {self.came_to} since' if self.came_to else 'is over'}"
+        return (
+            f"read last at {where}, which {f'has since come to line {self.came_to}' if self.came_to else 'has ended'}"
+        )
 
 
 def use_of(

@@ -18,7 +18,7 @@ import pandas as pd
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Bill, Evidence, Finding, Idle, LedgerRow, Peak, Series, Subject
 from ..storage import Recording, thinned, without_units
-from ..units import COUNTS_NOTE, SOME, STEP, STEP_UNITS, over
+from ..units import COUNTS_NOTE, MOST, SOME, STEP, STEP_UNITS, over
 from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
 from .accounts.gpu import DeviceUse, Oom, all_ooms, device_uses
@@ -318,5 +318,11 @@ def _steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
     own = only(own, (own["time_s"] >= growth.start_s) & (own["time_s"] <= growth.end_s))
     if unit == STEP:
         own = only(own, own["pid"] == growth.main.pid)
-    passed = own.groupby(["pid", "start_ticks"])["step"].agg(lambda step: step.max() - step.min())
-    return int(passed.sum())
+    window_s = growth.end_s - growth.start_s
+    return round(sum(_passed(each, window_s) for _, each in own.groupby(["pid", "start_ticks"])))
+
+
+def _passed(rows: pd.DataFrame, window_s: float) -> float:
+    """Of one process: it was read each second, and what grew is of all the window, to whose ends its pace held on."""
+    step, seen_s = (float(rows[name].max() - rows[name].min()) for name in ("step", "time_s"))
+    return step * over(window_s, seen_s) if seen_s > MOST * window_s else step

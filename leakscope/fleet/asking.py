@@ -245,7 +245,7 @@ def _duckdb() -> Any:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise BadInput("duckdb is not installed here: pip install 'leakscope-recorder[fleet]'") from None
+        raise BadInput("duckdb is not installed here: pip install duckdb") from None
     return duckdb
 
 

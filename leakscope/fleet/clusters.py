@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..units import format_bytes
+from ..units import format_rate
 from .claims import KILLS, LEAK, LOST, Claim, where
 from .columns import FINDING
 from .explaining import Region, regions
@@ -164,7 +164,7 @@ def _claim(
     says = f"{what}: {region.hit:,} of {region.inside:,} recordings {where(region.conditions)}; {elsewhere}"
     rate = figures.get("bytes_per_hour_median")
     if rate:
-        says += f"; {format_bytes(rate)} per hour each"
+        says += f"; {format_rate(rate, population.longest_s)} each"
     return Claim(
         kind, severity, says, len(rows), total, region.conditions, region.hit, region.inside, region.missed,
         region.outside, population.facts(rows), figures, finding, _is_new(population, rows),

@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..units import format_bytes, format_count, format_duration
+from ..units import format_bytes, format_count, format_duration, per_clock
 from ..words import printable
 from .columns import COLUMNS, TYPES
 from .index import read_index
@@ -124,10 +124,13 @@ def _as_table(frame: pd.DataFrame, columns: Sequence[str] | None, limit: int) ->
         if any(_cell(row, name) not in ("", _ONLY_IF_ODD.get(name)) for row in rows) or name in ("url", "verdict")
     ]  # fmt: skip
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    clock, share = per_clock(max((row["duration_s"] or 0.0 for row in rows), default=0.0))
+    rows = [{**row, _RATE: None if (rate := as_json_value(row[_RATE])) is None else rate * share} for row in rows]
     for name in names:
         is_figure = TYPES.get(name) in ("int", "float")
+        heading = f"growth {clock}" if name == _RATE else _heading(name)
         table.add_column(
-            _heading(name), justify="right" if is_figure else "left", overflow="fold",
+            heading, justify="right" if is_figure else "left", overflow="fold",
             no_wrap=True,
         )  # fmt: skip
     for row in rows:
@@ -153,7 +156,7 @@ def _common_folder(urls: Sequence[str]) -> str:
 
 
 def _heading(name: str) -> str:
-    return {_RATE: "growth/h", "url": "recording", "kill_count": "killed"}.get(
+    return {"url": "recording", "kill_count": "killed"}.get(
         name,
         name.replace("_bytes", "").replace("_s", "") if name in ("peak_bytes", "limit_bytes", "duration_s") else name,
     )

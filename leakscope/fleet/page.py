@@ -8,7 +8,7 @@ from math import ceil
 
 from ..pages import plots
 from ..pages.page import page
-from ..units import MiB, format_bytes
+from ..units import MiB, format_bytes, format_rate, per_clock
 from .commits import Trend
 from .report import FleetReport, Heat
 
@@ -43,12 +43,12 @@ class Map:
 def html(report: FleetReport) -> str:
     """A whole HTML document below 1 MB, whatever the fleet has."""
     maps, level, left_out = _maps(report.heat)
-    drawn = dict(_trend_plots(report.trends))
+    drawn, (clock, share) = dict(_trend_plots(report.trends)), per_clock(report.longest_s)
     data = [
         {
             "deep": one.deep,
             "across": one.across,
-            "rates": [None if rate is None else round(rate / MiB) for rate in heat.growth_bytes_per_hour],
+            "rates": [None if rate is None else round(rate * share / MiB, 1) for rate in heat.growth_bytes_per_hour],
             "nodes": _short(heat.nodes, one.deep),
         }
         for one, heat in maps
@@ -56,19 +56,20 @@ def html(report: FleetReport) -> str:
     return page(
         "fleet.html",
         ((), {"plots": {key: plots.data(plot) for key, plot in drawn.items()}}),
-        (("fleet.js",), {"heat": data}),
+        (("fleet.js",), {"heat": data, "clock": clock}),
         report=report,
         tone=_TONES.get(report.tone, "unsure"),
         figures=list(_figures(report)),
         maps=[one for one, _ in maps],
-        most=format_bytes(_most(report.heat)),
+        most=format_rate(_most(report.heat), report.longest_s),
+        clock=clock,
         shades=_SHADES,
         level=level,
         left_out=left_out,
         band=_BAND_NODES,
         drawn={key: plots.drawn(plot) for key, plot in drawn.items()},
         jobs=report.jobs[:_MOST_JOBS],
-        trends=[(t, _rows(t), f"level{n}") for n, t in enumerate(report.trends) if len(t.commits) > 2],
+        trends=[(t, _rows(t, share), f"level{n}") for n, t in enumerate(report.trends) if len(t.commits) > 2],
     )
 
 
@@ -168,9 +169,9 @@ def _trend_plots(trends: Sequence[Trend]) -> Iterator[tuple[str, plots.Plot]]:
         yield f"level{number}", plots.Plot(title, [level], "commit", names=named, marks=marks)
 
 
-def _rows(trend: Trend) -> list[tuple[str, int, int, str, str]]:
+def _rows(trend: Trend, share: float) -> list[tuple[str, int, int, str, str]]:
     rows = [
-        (commit, recordings, leaking, format_bytes(level), format_bytes(rate, signed=True) if leaking else "")
+        (commit, recordings, leaking, format_bytes(level), format_bytes(rate * share, signed=True) if leaking else "")
         for commit, recordings, leaking, level, rate in zip(
             trend.commits, trend.recordings, trend.leaking, trend.level_bytes, trend.growth_bytes_per_hour
         )

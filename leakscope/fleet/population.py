@@ -54,6 +54,11 @@ class Population:
         return self.frame[name].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 
     @property
+    def longest_s(self) -> float:
+        """How long the longest run was recorded: all rates are told by one clock."""
+        return float(np.nanmax(self.number("duration_s"), initial=0.0))
+
+    @property
     def killed(self) -> Any:
         """Recordings in which a process was killed for lack of memory, whoever says so: the verdict or a counter."""
         by_ending = (self.frame["ended"] == "oom-killed").fillna(False).to_numpy(dtype=bool)

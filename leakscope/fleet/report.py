@@ -58,6 +58,7 @@ class FleetReport:
     news: Mapping[str, Any]
     problems: Sequence[Mapping[str, str]]
     caveats: Sequence[str]
+    longest_s: float = 0.0
 
 
 def report_of(found: Catalogue, keep: Any = None) -> FleetReport:
@@ -89,6 +90,7 @@ def report_of(found: Catalogue, keep: Any = None) -> FleetReport:
         _news(population, claims),
         _problems(population),
         list(_caveats(population, counts)),
+        round(population.longest_s, 3),
     )
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, takewhile
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..units import format_bytes
+from ..units import format_bytes, format_rate
 from .claims import ODD, STAGE, Claim, shortened
 from .population import Population, median
 
@@ -36,7 +36,7 @@ _PLURAL = {"has": "have", "holds": "hold", "grows by": "grow by"}
 _FIGURES = {
     "level": ("holds", "", "memory without what leaked"),
     "gpu_peak_bytes": ("has", " on its GPU at most", "memory on the GPU"),
-    "growth_bytes_per_hour": ("grows by", " per hour", "growth of those that leak alike"),
+    "growth_bytes_per_hour": ("grows by", "", "growth of those that leak alike"),
 }
 
 
@@ -247,17 +247,23 @@ def _stage(population: Population, job: str, rows: Any, odd: _Odd, own: Any) -> 
     chosen = rows[own]
     facts = population.facts(chosen)
     verb, behind, _ = _FIGURES[odd.figure]
+    told = partial(_amount, population, odd.figure)
     whose = behind.replace("its GPU", "their GPUs")
     frame = population.frame.iloc[chosen]
     stayed = frame.groupby("rank")["node"].nunique().max() == 1
     fault = f", or a fault of {shortened(frame['node'].dropna().unique())}, where they always ran" if stayed else ""
     says = (
-        f"ranks {facts['rank']} of {job} {_PLURAL.get(verb, verb)} {format_bytes(value)}{whose}, the others "
-        f"{format_bytes(usual)}: as a stage of a pipeline would{fault}"
+        f"ranks {facts['rank']} of {job} {_PLURAL.get(verb, verb)} {told(value)}{whose}, the others "
+        f"{told(usual)}: as a stage of a pipeline would{fault}"
     )
     figures = {"figure": odd.figure, "value": value, "usual": usual, "ratio": value / usual}
     return Claim(STAGE, "note", says, len(chosen), len(rows), hit=len(chosen), inside=len(chosen), facts=facts,
                  figures=figures, rows=chosen)  # fmt: skip
+
+
+def _amount(population: Population, figure: str, value: float) -> str:
+    is_rate = figure == "growth_bytes_per_hour"
+    return format_rate(value, population.longest_s) if is_rate else format_bytes(value)
 
 
 def _never_elsewhere(population: Population, job: str, node: str, ranks: Any) -> bool:
@@ -273,6 +279,7 @@ def _claim(
     value, usual = float(np.median(odd.value[own])), float(np.median(odd.usual[own]))
     sigmas = float(np.median(odd.sigmas[own]))
     verb, behind, _ = _FIGURES[odd.figure]
+    told = partial(_amount, population, odd.figure)
     frame = population.frame.iloc[chosen]
     place = f"rank {name} of {job}" if what == "rank" else f"node {name}, in {job},"
     on = f" (on {shortened(frame['node'].dropna().unique())})" if what == "rank" else ""
@@ -283,7 +290,7 @@ def _claim(
     if what == "node" and _never_elsewhere(population, job, name, frame["rank"]):
         each += " (they ran nowhere else: it may be what these ranks do)"
     says = (
-        f"{place}{on} {verb} {format_bytes(value)}{behind}{each}{when}; its siblings {format_bytes(usual)} "
+        f"{place}{on} {verb} {told(value)}{behind}{each}{when}; its siblings {told(usual)} "
         f"({value / usual:.1f} times, {abs(sigmas):.0f} times their spread)"
     )
     figures = {"figure": odd.figure, "value": value, "usual": usual, "ratio": value / usual, "spreads": sigmas}

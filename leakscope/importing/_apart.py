@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from .. import isolation
-from ..errors import BadInput
+from ..errors import BadInput, to_install
 from ..signals import Signal
 from ..units import GiB
 from . import _formats
@@ -66,7 +66,7 @@ def _said(reader: subprocess.Popen[str], source: Source) -> Generator[Fact, None
         kind, *rest = json.loads(line)
         if kind == _MISSING:
             package, extra = rest
-            raise BadInput(f"{source.path}: {package} is not installed here: pip install 'leakscope-recorder[{extra}]'")
+            raise BadInput(f"{source.path}: {package} is not installed here: {to_install(extra)}")
         if kind == _BAD:
             raise NotThisFormat(rest[0])
         if kind == _ENDS:

@@ -126,7 +126,7 @@ def _what(parts: Sequence[Part], leaking: Sequence[int]) -> str:
     amount = f"{size}{each} in {format_duration(seconds)}"
     rates = [rate for part in own if (rate := part.judged.report.verdict.growth_bytes_per_hour) is not None]
     middle = f"{each} on the rank in the middle" if size != format_bytes(statistics.median_high(grown)) else each
-    pace = f" ({format_rate(statistics.median_high(rates), statistics.median_high(grown))}{middle})" if rates else ""
+    pace = f" ({format_rate(statistics.median_high(rates), seconds)}{middle})" if rates else ""
     gained = f"{'they' if len(own) > 1 else 'it'} gained {amount}{pace}"
     if not prints:
         return gained

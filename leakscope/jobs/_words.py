@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..comparing import WORDS, Comparison
 from ..facts.processes.ranks import named_ranks as named
-from ..units import format_bytes, format_duration, format_per_step, format_rate
+from ..units import format_bytes, format_duration, format_per_step, format_rate, over
 from ._comparing import JobComparison, RankComparison
 from ._job import BOOT, EVENTS, WALL, Cluster, JobReport, NodeRow, RankRow
 
@@ -52,7 +52,9 @@ def rank_cells(job: JobReport, row: RankRow) -> list[str]:
     verdict = _SAID[row.leaking] + (", killed" if row.killed else "")
     growth = format_bytes(row.growth_bytes, signed=True)
     if row.leaking and row.growth_bytes_per_hour is not None:
-        growth += f" ({format_rate(row.growth_bytes_per_hour, row.growth_bytes)})"
+        growth += (
+            f" ({format_rate(row.growth_bytes_per_hour, 3600 * over(row.growth_bytes, row.growth_bytes_per_hour))})"
+        )
     own = row.fingerprints[:1]
     first = next((c for c in job.clusters if own == [c.fingerprint] and row.rank in c.ranks), None)
     what = "" if first is None else f"{first.finding.subject.holder or first.kind}"  # amounts are of one
@@ -131,7 +133,7 @@ def _rate(found: Comparison, name: str) -> str:
         return format_per_step(side.growth_bytes_per_step, found.step_unit, signed=True)
     if found.aligned_by == "step" or side.growth_bytes_per_hour is None:
         return "not known"
-    return f"{format_bytes(side.growth_bytes_per_hour, signed=True)} per hour"
+    return format_rate(side.growth_bytes_per_hour, max(found.before.duration_s, found.after.duration_s), signed=True)
 
 
 def shown_pairs(found: JobComparison) -> tuple[Sequence[RankComparison], int]:

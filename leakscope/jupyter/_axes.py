@@ -25,9 +25,7 @@ def new_axes() -> Axes:
     try:
         from matplotlib import pyplot
     except ImportError:
-        raise BadInput(
-            "axes need matplotlib: pip install 'leakscope-recorder[plots]'; .save('chart.svg') needs nothing"
-        ) from None
+        raise BadInput("axes need matplotlib: pip install matplotlib; .save('chart.svg') needs nothing") from None
     made: Axes = pyplot.subplots(figsize=(9, 3.5), layout="constrained")[1]
     return made
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import BadInput
+from ..errors import BadInput, to_install
 
 __all__ = ["serve"]
 
@@ -21,8 +21,7 @@ def serve(folder: Path) -> None:
         import mcp_types  # noqa: F401  # came with version 2 of the SDK
     except ModuleNotFoundError:
         raise BadInput(
-            "the SDK of MCP, version 2, is not installed here: "
-            "pip install 'leakscope-recorder[mcp]' (it needs Python 3.10 or later)"
+            f"the SDK of MCP, version 2, is not installed here: {to_install('mcp')} (it needs Python 3.10 or later)"
         ) from None
     from ._server import run
 

@@ -61,7 +61,7 @@ def _duckdb() -> Any:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise BadInput("query needs DuckDB: pip install 'leakscope-recorder[mcp]'") from None
+        raise BadInput("query needs DuckDB: pip install duckdb") from None
     return duckdb
 
 

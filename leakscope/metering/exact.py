@@ -139,6 +139,6 @@ def _work(scene: Scene, asked: dict[Process, int], writing: int, parent: int) ->
 def _told(scene: Scene, asked: dict[Process, int]) -> list[tuple[int, int, int, list[object]]]:
     """Of each process the snapshot that is asked for, and its holders: what ``Holder`` has of them but for its ends."""
     return [
-        (*process, number, [holder[1:-1] for holder in scene.holders.worked_out(process, number)])
+        (*process, number, [holder[1:-2] for holder in scene.holders.worked_out(process, number)])
         for process, number in asked.items()
     ]

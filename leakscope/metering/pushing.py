@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..endpoints import otlp_host
-from ..errors import BadInput
+from ..errors import BadInput, to_install
 from .families import COUNTER, FAMILIES, INFO, Family
 from .following import Following
 from .readings import Reading
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 PERIOD_S = 15.0
 REQUEST_S, LAST_REQUEST_S = 5.0, 2.0
 SERVICE = "leakscope"
-INSTALL = "pip install 'leakscope-recorder[otlp]'"
 
 
 class Pusher:
@@ -41,7 +40,7 @@ class Pusher:
             from opentelemetry.sdk.metrics.export import InMemoryMetricReader
             from opentelemetry.sdk.resources import Resource
         except ImportError as error:
-            raise BadInput(f"{error.name or 'opentelemetry'} is not installed here: {INSTALL}") from None
+            raise BadInput(f"{error.name or 'opentelemetry'} is not installed here: {to_install('otlp')}") from None
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # what went wrong is told once, at the end
         self._following = following
         self._readings: dict[Family, list[Reading]] = {}

@@ -1,6 +1,6 @@
 // The heat maps say which rank the pointer is on, where it runs and how fast it grows.
 (() => {
-  const told = JSON.parse(document.getElementById("more").textContent).heat;
+  const {heat: told, clock} = JSON.parse(document.getElementById("more").textContent);
   for (const figure of document.querySelectorAll("[data-heat]")) {
     const map = told[Number(figure.dataset.heat)], picture = figure.querySelector("svg");
     const said = figure.querySelector(".said"), box = picture.viewBox.baseVal;
@@ -12,7 +12,7 @@
       const node = band * map.across + column, rank = node * map.deep + row;
       if (column >= map.across || row >= map.deep || rank >= map.rates.length) { said.textContent = ""; return; }
       const rate = map.rates[rank];
-      const grows = rate === null ? "not judged" : formatBytes(rate * 1048576, true) + " per hour";
+      const grows = rate === null ? "not judged" : formatBytes(rate * 1048576, true) + " " + clock;
       said.textContent = "Rank " + rank + " on " + (map.nodes[node] || "an unknown node") + ": " + grows;
     });
     picture.addEventListener("pointerleave", () => { said.textContent = ""; });

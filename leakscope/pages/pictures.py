@@ -106,7 +106,7 @@ def png(svg: str) -> bytes:
     try:
         import resvg_py
     except ImportError:
-        raise BadInput("PNG needs resvg: pip install 'leakscope-recorder[plots]'; .svg needs nothing") from None
+        raise BadInput("PNG needs resvg: pip install resvg-py; .svg needs nothing") from None
     svg = _BLOCK.sub(_scaled, svg)
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_SCALE))
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import BadInput, LeakscopeError
+from ..errors import BadInput, LeakscopeError, to_install
 from ..facts.case import Case
 from ..ignoring import read_ignores, without_ignored
 from ..renderers import render
@@ -61,7 +61,7 @@ def begin(target: str, about: About) -> Tracker:
         raise BadInput(f"{name!r} is no tracker that is known: there are {', '.join(names())}")
     module = importlib.import_module(f".{name}", __name__)
     if importlib.util.find_spec(module.PACKAGE) is None:
-        raise BadInput(f"{module.PACKAGE} is not installed here: pip install 'leakscope-recorder[{name}]'")
+        raise BadInput(f"{module.PACKAGE} is not installed here: {to_install(name)}")
     with _telling(name):
         tracker: Tracker = module.begin(place or None, about)
     return tracker

@@ -12,7 +12,7 @@ import select
 from contextlib import suppress
 
 from ..signals import Signal, signal_name
-from ..units import format_bytes, format_duration
+from ..units import format_bytes, format_duration, short_rate
 from .figures import Figures
 from .limits import Kills, Limit
 
@@ -105,7 +105,7 @@ def status_text(elapsed_s: float, figures: Figures, limit: Limit | None) -> str:
     """``1.2 GiB, +12.0 MiB/min, 5 processes, limit in 32 min 10 s, 4 min 05 s``; a rate, once it grows steadily."""
     parts = [format_bytes(figures.last_bytes)]
     if (rate := figures.steady_bytes_per_s) is not None:
-        parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
+        parts.append(short_rate(rate, elapsed_s, signed=True))
     parts.append("1 process" if figures.process_count == 1 else f"{figures.process_count} processes")
     if limit is not None and limit.seconds_left is not None and limit.seconds_left < _SHOWN_LIMIT_S:
         parts.append(f"limit in {format_duration(limit.seconds_left)}")

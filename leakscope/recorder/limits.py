@@ -33,6 +33,11 @@ class Limit(NamedTuple):
     seconds_left: float | None = None
 
     @property
+    def bytes_per_s(self) -> float | None:
+        """By how much it fills, whoever else fills it too; None where nobody knows."""
+        return self.room_bytes / self.seconds_left if self.seconds_left else None
+
+    @property
     def room_bytes(self) -> int:
         return self.limit_bytes - self.used_bytes
 

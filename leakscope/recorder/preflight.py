@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..addresses import LIBRARY_OF_STORE, is_url, scheme_of, without_credentials
-from ..errors import BadInput
+from ..errors import BadInput, to_install
 from ..options import RecordOptions
 from . import finalizing
 
@@ -74,12 +74,12 @@ def _check_store(url: str) -> None:
 
 def _check_tracker(name: str) -> None:
     if not os.path.isdir(_PUSHING):
-        raise BadInput("--log-to is not part of this installation, which records: pip install leakscope-recorder")
+        raise BadInput("--log-to is not part of this installation, which only records")
     package = _trackers().get(name)
     if package is None:
         raise BadInput(f"--log-to: {name!r} is no tracker that is known: there are {', '.join(sorted(_trackers()))}")
     if not finalizing.has(package):
-        raise BadInput(f"--log-to: {package} is not installed here: pip install 'leakscope-recorder[{name}]'")
+        raise BadInput(f"--log-to: {package} is not installed here: {to_install(name)}")
 
 
 def _trackers() -> dict[str, str]:

@@ -89,7 +89,7 @@ def _figures(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.growth_bytes:
         yield "growth", format_bytes(verdict.growth_bytes, signed=True)
     if verdict.growth_bytes_per_hour:
-        figure, unit = format_rate(verdict.growth_bytes_per_hour, verdict.growth_bytes, signed=True).split(" per ")
+        figure, unit = format_rate(verdict.growth_bytes_per_hour, verdict.watched_s, signed=True).split(" per ")
         yield f"per {unit}", figure
     if verdict.growth_bytes_per_step:
         each = verdict.growth_bytes_per_step * steps_together(verdict.step_unit)

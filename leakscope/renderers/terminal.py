@@ -1,7 +1,7 @@
 """The report for a person at a terminal: the verdict, the answer, what speaks for and against it, then the accounts.
 
-It is one screen: what is the matter, the line with its source, what to do, what that rests on, and at most two tables,
-of as many rows as still fit. ``verbose`` has all there is.
+It is one screen: what is the matter, the line with its source, what to do, what that rests on, and tables, as many and
+of as many rows as still fit: of 25 lines, or of a taller terminal. ``verbose`` has all there is.
 
 Colour is in the text whenever ``color`` is not False; who prints it to something that is no terminal takes it out.
 """
@@ -62,18 +62,18 @@ from ._places import cwd, run_argument
 SUFFIX = ".txt"
 _WIDEST = 110  # longer lines are hard to read
 _SHORT_COMMAND, _LONGEST_COMMAND = 36, 3 * _WIDEST  # beside the facts of the run on a line of 80; some lines of its own
-_LEAST_COMMAND = 20
+_LEAST_COMMAND = 12
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 _AROUND = 1  # lines before and after the one that is meant
 _MOST_DOUBTS = 2  # of the screen
 _NOBODY = "no "  # a holder that is none: no Python object
-_SCREEN_LINES = 25
+_SCREEN_LINES, _PROMPT_LINES = 25, 2
 _LEAST_LINE, _LONGEST_HEADING = 20, 40
 _CLAUSE_END = re.compile(r"(?:;|, (?=from|which|of which|so that|because)|: (?=to ))")
 _MEMBERS = re.compile(r"(?= of |, mostly )")  # behind the type of a container
 _LEAST_TENSOR_SHARE = 0.01  # of what a process holds
-_MOST_NAMED = 4  # of the kinds that were ruled out
+_MOST_NAMED = 2  # of the kinds that were ruled out
 _SHOWN_FINGERPRINT = 12
 _MOST_BUDGETS = 6  # columns of the table of tensors
 _UNSEEN = 0.001  # of the sum: less is not in its figures
@@ -95,24 +95,37 @@ class _Size(NamedTuple):
     has_cost: bool = True
 
 
-_SIZES = (  # whole sentences of evidence, rather than more; one table with its largest rows, rather than halves of two
+_SIZES = (  # whole sentences, rather than more; one table with its largest rows, rather than halves of two, or none
     _Size(4, 3, 4, 2), _Size(3, 3, 3, 2), _Size(3, 2, 2, 2), _Size(3, 1, 2, 2), _Size(2, 1, 2, 2), _Size(2, 1, 2, 1),
     _Size(4, 1, 2, 2, tables=1), _Size(3, 1, 2, 1, tables=1), _Size(2, 1, 2, 1, tables=1),
-    _Size(4, 1, 2, 1, 2, 1), _Size(3, 1, 2, 1, 2, 1), _Size(2, 1, 2, 1, 2, 1),
-    _Size(2, 1, 2, 1, 1, 1), _Size(1, 1, 1, 1, 1, 1), _Size(1, 1, 1, 1, 1, 1, False), _Size(1, 1, 1, 1, 1, 0, False),
+    _Size(2, 1, 2, 1, tables=1, has_cost=False), _Size(2, 1, 2, 1, 2, 1, False), _Size(2, 1, 1, 1, 2, 1, False),
+    _Size(0, 1, 2, 1, tables=0), _Size(0, 1, 2, 1, tables=0, has_cost=False), _Size(0, 1, 1, 1, 0, 0, False),
+    _Size(0, 1, 1, 1, 2, 0, False), _Size(0, 1, 1, 1, 1, 0, False),
 )  # fmt: skip
+_TALL = (_Size(10, 9, 9, 4, tables=5), _Size(8, 6, 6, 3, tables=4), _Size(6, 4, 5, 3, tables=3))  # of a taller terminal
 
 
-def render(report: Report, *, width: int | None = None, color: bool | None = None, verbose: bool = False) -> str:
-    """Text of at most ``width`` columns (the terminal's by default), without trailing blanks. ``verbose``: all."""
+def render(
+    report: Report,
+    *,
+    width: int | None = None,
+    height: int | None = None,
+    color: bool | None = None,
+    verbose: bool = False,
+) -> str:
+    """Text of at most ``width`` columns (the terminal's by default), without trailing blanks.
+
+    ``height``: lines of the terminal, of which a prompt takes some; None: of 25. ``verbose``: all there is.
+    """
     if color is None:
         color = not os.environ.get("NO_COLOR")
     columns = max(40, min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST))
     if verbose:
         return _printed(_all(report), columns, color)
-    for size in _SIZES:
+    most = max(_SCREEN_LINES, (height or 0) - _PROMPT_LINES)
+    for size in (*_TALL, *_SIZES) if most > _SCREEN_LINES else _SIZES:
         text = _printed(_screen(report, size, columns), columns, color)
-        if text.count("\n") <= _SCREEN_LINES:
+        if text.count("\n") <= most:
             break
     return text
 
@@ -182,16 +195,33 @@ def _screen(report: Report, size: _Size, columns: int) -> Iterator[RenderableTyp
         yield Text(f"   and {more} more {'finding' if more == 1 else 'findings'} (--verbose)", style="dim")
     yield from _ignored(report)
     yield from _most_telling(report, size)
-    yield ""
+    if size.has_cost or not size.tables:  # else each line counts
+        yield ""
     for note in caveats(report):
         line = _styled(Text.assemble("! ", _clean(note)), "dim")
         yield _hanging(line, 2) if not size.lines else _Clipped(line, 1)
     not_checked = list(dict.fromkeys(one.kind for one in report.skipped if one.applies))
-    told = [_named("Not checked", not_checked), _named("Ruled out", ruled_out_kinds(report))]
+    told = [_named("Not checked", not_checked), _named("Ruled out", ruled_out_kinds(report)), _left_out(report, size)]
     if text := " · ".join(filter(None, told)):
-        yield Text(f"{text} (--verbose says why)", style="dim")
+        yield Text(f"{text} (--verbose)", style="dim")
     if size.has_cost:
         yield Text(cost(report.recording, briefly=True), style="dim")
+
+
+def _left_out(report: Report, size: _Size) -> str:
+    """What the screen has no room for, beside findings, of which it says so where they stand."""
+    parts = []
+    if report.findings:
+        first = report.findings[0]
+        shown = (size.evidence, len(first.evidence), "evidence"), (_most_doubts(size), len(first.doubts), "doubts")
+        parts = [what for most, count, what in shown if count > most]
+    tables = sum(1 for _ in _tables(report, 1)) - size.tables
+    parts += [f"{tables} table{'' if tables == 1 else 's'}"] if tables > 0 else []
+    return f"Left out: {', '.join(parts)}" if parts else ""
+
+
+def _most_doubts(size: _Size) -> int:
+    return 1 if size.lines else _MOST_DOUBTS
 
 
 def _ignored(report: Report) -> Iterator[RenderableType]:
@@ -287,7 +317,7 @@ def _run_line(recording: RecordingFacts, columns: int | None) -> Text:
 def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[RenderableType]:
     """The first finding: its line, what to do, and what speaks for and against it."""
     title = _title(finding, 1, _is_said(report, finding))
-    title.append_text(_styled(_clean(f" · {amount(finding)}"), "dim"))
+    title.append_text(_styled(_clean(f" · {amount(finding, briefly=True)}"), "dim"))
     yield _hanging(title, 3)
     subject = replace(finding.subject, file=file_of(finding, cwd(report)))
     if (where := _where(subject)) is not None:
@@ -300,7 +330,7 @@ def _answer(report: Report, finding: Finding, size: _Size) -> Iterator[Renderabl
     for name, texts, style, is_cut in (
         ("What to do", _short_advice(finding, run_argument(report.recording), size.remedies), "green", False),
         ("Evidence", [one.text for one in finding.evidence[: size.evidence]], "", True),
-        ("Doubts", finding.doubts[: 1 if size.lines else _MOST_DOUBTS], "yellow", False),
+        ("Doubts", finding.doubts[: _most_doubts(size)], "yellow", False),
     ):
         for at, text in enumerate(texts):
             line = _styled(_clean(text), style)
@@ -341,7 +371,7 @@ def _further_finding(report: Report, finding: Finding, number: int) -> Iterator[
     yield _hanging(_title(finding, number, False), 3)
     subject = replace(finding.subject, file=file_of(finding, cwd(report)))
     place = f"{subject.file}:{subject.line}" if subject.file and subject.line else subject.file
-    facts = [place, amount(finding), *([] if place else [subject.process_text]), finding.kind]
+    facts = [place, amount(finding, briefly=True), *([] if place else [subject.process_text]), finding.kind]
     yield Padding(_styled(_clean(" · ".join(filter(None, facts))), "dim"), (0, 0, 0, 3))
 
 

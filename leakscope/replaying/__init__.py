@@ -202,7 +202,7 @@ def _chosen(case: Case, pid: int | None) -> ProcessGrowth:
     if not able:
         notes = case.rows("agent_notes")
         why = only(notes, notes["note"] == "no-allocation-samples")["text"]
-        said = f": {why.iloc[0]}" if len(why) else ", as none are before the first second is over"
+        said = f": {why.iloc[0]}" if len(why) else ": sampling begins after the first second"
         raise BadInput(f"no allocations of malloc were sampled{said}")
 
     def free(process: ProcessGrowth) -> float:

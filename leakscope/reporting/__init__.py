@@ -14,6 +14,7 @@ from typing import Any
 from .. import analyzers
 from ..evidence import experiments
 from ..evidence.edits import edit_of
+from ..evidence.retained import agreed
 from ..facts.accounts import tensors
 from ..facts.case import Case
 from ..facts.growth.processes import rounds_of
@@ -110,7 +111,9 @@ def report_of(case: Case, only: Collection[str] | None = None, thresholds: Mappi
         bill=case.bills,
         ledger=case.ledger,
         findings=findings,
-        ruled_out=sorted([*results.ruled_out, *tried], key=lambda r: (r.kind, r.reason)),
+        ruled_out=sorted(
+            [*(agreed(one, findings) for one in results.ruled_out), *tried], key=lambda r: (r.kind, r.reason)
+        ),
         skipped=[skip for skip in results.skipped if not only or skip.kind in only],
         tensor_budget=[*tensors.tensor_budget(case.recording, case.growth), *gpu.budget(case)],
         gpu_lines=gpu.lines(case),

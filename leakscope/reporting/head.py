@@ -22,7 +22,7 @@ from ..facts.where.holders import holder_name
 from ..findings import Finding, RecordingFacts, Verdict, ended_by_lack, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..signals import signal_name
-from ..units import STEP, format_bytes, format_count, format_duration, format_per_step, format_rate, over
+from ..units import STEP, format_about, format_bytes, format_count, format_duration, format_per_step, format_rate, over
 from . import gpu
 
 _LEAST_CPU_S = 0.001
@@ -94,13 +94,16 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
         _full(case, findings),
         enough.without_waste(case, findings),
     )
+    grown = growth.main.growth_bytes if growth.main is not None and growth.main.is_hidden else gained
+    per_hour = grown / hours if hours > 0 else None
+    low, high = growth.bounds(per_hour) if per_hour is not None else (None, None)
     return Verdict(
         leaking=True if elsewhere else growth.leaking,
         killed=kill is not None,
         headline=" ".join(filter(None, [*ours, headline(told), *_unread_mallocs(case), gpu.sentence(case)])),
         growth_bytes=gained,
-        growth_bytes_per_hour=round(gained / hours, 1) if hours > 0 else None,
-        growth_bytes_per_step=case.bytes_per_step(gained),
+        growth_bytes_per_hour=_rounded(per_hour),
+        growth_bytes_per_step=case.bytes_per_step(grown),
         wasted_bytes=wasted,
         limit=limit.kind if limit is not None else None,
         seconds_to_limit=round(ahead.seconds, 1) if ahead is not None else None,
@@ -109,8 +112,14 @@ def verdict(case: Case, findings: Sequence[Finding]) -> Verdict:
         step_unit=unit,
         model=growth.judged.model or None,
         model_odds=round(growth.judged.odds, 3) if growth.judged.model else None,
-        shown_bytes_per_hour=None if (shown := growth.least_bytes_per_hour) is None else round(shown, 1),
+        shown_bytes_per_hour=_rounded(growth.least_bytes_per_hour if growth.leaking is False else None),
+        growth_bytes_per_hour_low=_rounded(low),
+        growth_bytes_per_hour_high=_rounded(high),
     )
+
+
+def _rounded(bytes: float | None) -> float | None:
+    return None if bytes is None else round(bytes, 1)
 
 
 def _full(case: Case, findings: Sequence[Finding]) -> str:
@@ -163,7 +172,7 @@ class Told:
     @property
     def rate(self) -> str:
         seconds = self.growth.end_s - self.growth.start_s
-        rate = format_rate(3600 * over(self.gained, seconds), self.gained)
+        rate = format_rate(3600 * over(self.gained, seconds), seconds)
         return self.with_steps(rate, self.gained / self.steps if self.steps else None)
 
     def with_steps(self, rate: str, bytes_per_step: float | None) -> str:
@@ -233,11 +242,10 @@ def _power(growth: TreeGrowth) -> str:
     """What would have shown: without it nobody knows what `no leak` is worth."""
     if growth.least_bytes_per_hour is None:
         return ""
-    gained = growth.least_bytes_per_hour * (growth.end_s - growth.start_s) / 3600
-    told = f" A leak above {format_rate(growth.least_bytes_per_hour, gained)} would have shown"
+    told = f" A leak above {format_rate(growth.least_bytes_per_hour, growth.end_s - growth.start_s)} would have shown"
     if growth.enough_s is None:
         return f"{told}."
-    return f"{told}; one that matters within a day shows in a run of about {format_duration(growth.enough_s)}."
+    return f"{told}; to see any that matters within a day, record {format_about(growth.enough_s)}."
 
 
 def _clause(reason: str) -> str:
@@ -251,9 +259,10 @@ def _what_grows(told: Told) -> str:
     main = told.growth.main
     if told.first is not None and main is not None and main.is_hidden:  # what the job gained is chance
         per_hour = told.first.bytes_per_hour
+        seconds = told.growth.end_s - told.growth.start_s
         if per_hour is None:
-            per_hour = 3600 * over(main.growth_bytes, told.growth.end_s - told.growth.start_s)
-        rate = told.with_steps(format_rate(per_hour, main.growth_bytes), told.first.bytes_per_step)
+            per_hour = 3600 * over(main.growth_bytes, seconds)
+        rate = told.with_steps(format_rate(per_hour, seconds), told.first.bytes_per_step)
         return f"Memory leaks: {_lower(told.first.title)}, in {told.lasted} ({rate})."
     if told.first is not None and told.gained < 0:  # the kernel took back pages of files, or others map them now
         gave_back = f"the job gave back more than that, {format_bytes(-told.gained)} in {told.lasted}"
@@ -285,11 +294,11 @@ def _waste(told: Told) -> str:
     # A kill names what filled the memory.
     is_said = any(title.partition(": ")[0] in f.title for f in told.findings if f is not waste)
     more = "" if waste.bytes >= told.wasted_bytes else ", among them"
-    text = f"But {wasted} {'of it ' if is_said else ''}are wasted{'' if is_said else f'{more}: {title}'}."
+    text = f"But {wasted} {'of it ' if is_said else ''}is wasted{'' if is_said else f'{more}: {title}'}."
     if told.enough_bytes is None or told.end is not None:
         return text
     level, peak = map(format_bytes, told.enough_bytes)
-    return f"{text} Without {'that' if is_said else 'them'} {level} would be in use, and {peak} at the peak."
+    return f"{text} Without that, {level} would be in use, {peak} at the peak."
 
 
 def _held(told: Told) -> str:

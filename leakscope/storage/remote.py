@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..addresses import LIBRARY_OF_STORE, scheme_of, without_credentials
-from ..errors import BadInput, LeakscopeError, UnreadableRecording
+from ..errors import BadInput, LeakscopeError, UnreadableRecording, to_install
 
 # These show a file while it is being written: it is put beside, and renamed when it is whole. A store of objects shows
 # none before that.
@@ -71,7 +71,7 @@ def filesystem(url: str) -> tuple[Any, str]:
         except ImportError:
             raise BadInput(
                 f"{without_credentials(url)}: fsspec, which reads such addresses, is not installed here: "
-                "pip install 'leakscope-recorder[remote]'"
+                f"{to_install('remote')}"
             ) from None
         system, path = url_to_fs(url, use_listings_cache=False)
         return system, path

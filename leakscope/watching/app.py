@@ -9,6 +9,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.text import Text
@@ -20,7 +21,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Static
 
 from .. import signals
-from ..units import format_bytes, format_count, format_duration
+from ..units import FEWEST, format_bytes, format_count, format_duration
 from .frame import ALARM, FAINT, HEAD, Line, end_of, events, fitted
 from .frame import head as head_lines
 from .history import sparkline
@@ -36,7 +37,8 @@ _STYLES = {
     HEAD: "bold", ALARM: "bold red", FAINT: "dim",
     "tensors": "blue", "held by objects": "green", "other": "bright_black",
 }  # fmt: skip
-_MOST_CHART, _BESIDE_CHART = 16, 10  # rows: of the chart, and of what stands above and below it at least
+_MOST_CHART, _BELOW_CHART = 16, 2  # rows: of the chart, and of its times and names
+_KEYS_ROWS, _LEAST_TABLE, _MOST_GPUS = 1, 3, 7
 _SHOWN_ENDS = 4  # events
 _LEAST_NAME = 24
 _KEYS = "q quits  ? help  space pauses  s sorts  enter looks inside  tab next table"
@@ -233,6 +235,9 @@ class HolderDetail(Overlay):
     def __init__(self, viewer: Viewer, holder: Holder) -> None:
         super().__init__()
         self._viewer, self._holder = viewer, holder
+        line = holder.filled_at()
+        told = "no line of the recorded sources adds to it" if line is None else f"{line.place}: {line.text.strip()}"
+        self._line = [Line(told, FAINT)]
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -247,7 +252,11 @@ class HolderDetail(Overlay):
         same = (each for each in scene.holders.largest() if (each.process, each.path) == (old.process, old.path))
         holder = self._holder = next(same, old)
         member = scene.members.get(holder.process)
-        share = "" if member is None or not member.held_bytes else f", {holder.bytes / member.held_bytes:.0%} of it"
+        share = (
+            ""
+            if member is None or not member.held_bytes
+            else f", {holder.bytes / member.held_bytes:.0%} of the process"
+        )
         growth = (
             "" if holder.growth_bytes is None else f", {format_bytes(holder.growth_bytes, signed=True)} since the first"
         )
@@ -257,6 +266,7 @@ class HolderDetail(Overlay):
             Line(holder.path, HEAD),
             Line(f"{holder.type_name or 'object'}{length}, in {whose}"),
             Line(f"{format_bytes(holder.bytes)} at the last snapshot{growth}{share}"),
+            *self._line,
         ]
         self.query_one(Static).update(Text("\n").join(Text(line.text, _STYLES.get(line.style, "")) for line in lines))
         self.query_one(Columns).fill(
@@ -282,8 +292,8 @@ class WatchApp(App[int]):
     Screen { background: $background; }
     #head, #events, #keys { height: auto; padding: 0 1; }
     Columns { height: 1fr; min-height: 3; scrollbar-size-horizontal: 0; }
-    #processes { height: auto; max-height: 40%; }
-    #gpus { height: auto; max-height: 7; }
+    #processes { height: auto; }
+    #gpus { height: auto; }
     #keys { color: $text-muted; }
     Overlay { align: center middle; }
     Overlay > VerticalScroll { width: 96%; height: auto; max-height: 94%; border: round $primary; padding: 0 1; }
@@ -339,25 +349,22 @@ class WatchApp(App[int]):
         viewer, width = self._viewer, max(20, self.size.width - 2)
         scene = viewer.scene
         state = viewer.state_text() if self._paused_s is None else "paused"
-        lines = head_lines(
-            scene,
-            viewer.command,
-            state,
-            age_s=viewer.age_s(),
-            width=width,
-            chart_height=max(0, min(_MOST_CHART, (self.size.height - _BESIDE_CHART) // 2)),
-            colour=True,
-        )
+        told, gpus, holders = events(scene, width)[-_SHOWN_ENDS:], scene.present_gpus(), scene.holders.largest()
+        drawn = partial(head_lines, scene, viewer.command, state, age_s=viewer.age_s(), width=width, colour=True)
+        room = self.size.height - _KEYS_ROWS - len(told) - len(drawn(chart_height=0))
+        tables = _LEAST_TABLE * (1 + bool(gpus) + bool(holders))
+        lines = drawn(chart_height=max(0, min(_MOST_CHART, room // 2, room - tables - _BELOW_CHART)))
         self._static("head").update(_text(lines, width))
         members = [(key, member) for key, member in scene.members.items() if member in _present(viewer)]
+        room = self.size.height - _KEYS_ROWS - len(told) - len(lines)
+        most = min(len(members) + 1, room // 2, room - tables + _LEAST_TABLE)
+        self._table("processes").styles.max_height = max(_LEAST_TABLE, most)
         self._table("processes").fill(_process_row(key, member) for key, member in members)
-        holders = scene.holders.largest()
         self._table("holders").fill(_holder_rows(holders))
         self._table("holders").display = bool(holders)
-        gpus = scene.present_gpus()
+        self._table("gpus").styles.max_height = _MOST_GPUS if room > FEWEST * _MOST_GPUS else _LEAST_TABLE
         self._table("gpus").fill(_gpu_rows(gpus, {member.pid: member for _, member in members}))
         self._table("gpus").display = bool(gpus)
-        told = events(scene, width)[-_SHOWN_ENDS:]
         self._static("events").update(_text(told, width))
         self._static("events").display = bool(told)
         if isinstance(self.screen, Overlay) and self.screen.is_mounted:  # it may have been pushed a moment ago
@@ -432,7 +439,7 @@ def _holder_rows(holders: Iterable[Holder]) -> list[Row]:
                 format_bytes(holder.bytes),
                 _signed(holder.growth_bytes),
                 "" if holder.length is None else format_count(holder.length),
-                holder.type_name,
+                holder.type_name.rsplit(".", 1)[-1],
                 str(holder.process[0]),
             ),
             (holder.path, holder.bytes, holder.growth_bytes, holder.length, holder.type_name, holder.process[0]),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from ..recorder.limits import Limit
-from ..units import format_bytes, format_count, format_duration
+from ..units import SOME, format_bytes, format_count, format_duration, short_rate
 from .chart import Part, chart
 from .scene import Member, Scene
 
@@ -84,8 +84,8 @@ def _memory(scene: Scene) -> Iterator[Line]:
         yield _labelled("memory", "not yet read")
         return
     parts = [format_bytes(figures.last_bytes), scene.peak_text]
-    if (rate := figures.steady_bytes_per_s) is not None:
-        parts.append(f"{format_bytes(rate * 60, signed=True)}/min")
+    if (rate := figures.steady_bytes_per_s) is not None and scene.ending_text is None:
+        parts.append(short_rate(rate, scene.now_s, signed=True))
     yield _labelled("memory", "   ".join(parts))
 
 
@@ -95,12 +95,21 @@ def _limits(scene: Scene) -> Iterator[Line]:
         left_s = nearest.seconds_left
         # What has ended fills nothing any more.
         near = left_s is not None and left_s < _FAR_S and scene.ending_text is None
-        when = f"; full in {format_duration(left_s or 0)}" if near else ""
-        text = f"{nearest.name}: {_used(nearest)}, {format_bytes(max(0, nearest.room_bytes))} left{when}"
+        when = f"; full in {format_duration(left_s or 0)}{_at_its_rate(scene, nearest)}" if near else ""
+        left = f"{format_bytes(max(0, nearest.room_bytes))} of {format_bytes(nearest.limit_bytes)}"
+        text = f"{nearest.name}: {left} left{when}"
         yield _labelled("limit", text, ALARM if near else PLAIN)
     for limit in sorted(scene.limits):
         if limit.is_gpu and limit is not nearest:
             yield _labelled("gpu", f"{limit.name}: {_used(limit)}")
+
+
+def _at_its_rate(scene: Scene, limit: Limit) -> str:
+    """Where it is not the job's rate, which stands above: others fill the limit, too, or give back."""
+    rate, job = limit.bytes_per_s or 0.0, scene.figures.steady_bytes_per_s
+    if job is not None and abs(rate - job) <= SOME * max(rate, job):
+        return ""
+    return f" at {short_rate(rate, scene.now_s)}"
 
 
 def _used(limit: Limit) -> str:

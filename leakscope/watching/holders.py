@@ -7,12 +7,15 @@ What a snapshot says of the heap is laid over the first one as a report does it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import schema
 from .cursor import Row
 
 if TYPE_CHECKING:
+    from ..facts.code.adding import Line
+    from ..facts.code.index import Source
     from ..facts.heap.place import Place
 
 Process = tuple[int, int]  # (pid, start_ticks)
@@ -26,7 +29,8 @@ _PASSED_THROUGH = 0.5  # of its bytes lie in what it names: then these are the h
 class Holder(NamedTuple):
     """A variable or attribute. ``growth_bytes``: since the first snapshot, None if not known.
 
-    ``below``: (path, bytes, growth) of what hangs directly below it, the largest first.
+    ``below``: (path, bytes, growth) of what hangs directly below it, the largest first. ``filled_at``: looks for the
+    line that adds to it, None where none is found.
     """
 
     process: Process
@@ -36,9 +40,18 @@ class Holder(NamedTuple):
     bytes: int
     growth_bytes: int | None
     below: Sequence[tuple[str, int, int | None]] = ()
+    filled_at: Callable[[], Line | None] = lambda: None
 
 
-def holders_of(process: Process, places: Iterable[Place], at: int, first: int, *, is_whole: bool) -> list[Holder]:
+def holders_of(
+    process: Process,
+    places: Iterable[Place],
+    at: int,
+    first: int,
+    *,
+    is_whole: bool,
+    sources: Callable[[], Sequence[Source]] = tuple,
+) -> list[Holder]:
     """Those of the snapshot at position ``at``: what names pass on to other names is told of these.
 
     ``first``: position of the snapshot since which they grew; ``is_whole``: nothing was left out of that one.
@@ -71,9 +84,17 @@ def holders_of(process: Process, places: Iterable[Place], at: int, first: int, *
                 Holder(
                     process, place.path, place.type_name, int(place.length[at]) if place.has_length else None,
                     int(place.deep_bytes[at]), grown(place), sorted(below, key=lambda one: -one[1]),
+                    partial(_filled_at, place, sources),
                 )
             )  # fmt: skip
     return found
+
+
+def _filled_at(place: Place, sources: Callable[[], Sequence[Source]]) -> Line | None:
+    from ..facts.where.holders import named_in  # who only watches need not have it
+
+    lines = named_in(sources(), place)[1]
+    return lines[0] if lines else None
 
 
 def _named_above(place: Place, named: set[Place]) -> Place | None:
@@ -160,7 +181,13 @@ class Holders:
         tables = {name: _frame(name, [row for table, row in parts if table == name]) for name in TABLES}
         tables |= {"sources": _frame("sources", self._sources), "agent_notes": _frame("agent_notes", [])}
         places = laid_over(History(tables, process[0]), takes)
-        return holders_of(process, places, len(takes) - 1, 0, is_whole=not known.takes[first][1])
+        is_whole = not known.takes[first][1]
+        return holders_of(process, places, len(takes) - 1, 0, is_whole=is_whole, sources=self._read)
+
+    def _read(self) -> list[Source]:
+        from ..facts.code.recorded import sources_in
+
+        return sources_in(_frame("sources", self._sources))
 
     def newest_s(self) -> float | None:
         """When the newest of the snapshots was taken whose holders are told."""

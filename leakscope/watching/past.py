@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..facts.code.recorded import sources_of
 from ..facts.heap.comparable import whole_heap
 from ..facts.tables import narrow, only, records
 from ..storage import Recording, thinned
@@ -95,7 +96,8 @@ def _holders(recording: Recording, takes: list[Row]) -> Iterator[Row]:
         at = seen.takes.index(row["take"]) if row["take"] in seen.takes else None
         if at is not None:
             process, is_whole = (row["pid"], row["start_ticks"]), not is_cut_short[row["pid"], seen.takes[0]]
-            told = partial(holders_of, process, seen.places, at, 0, is_whole=is_whole)
+            sources = partial(sources_of, recording)
+            told = partial(holders_of, process, seen.places, at, 0, is_whole=is_whole, sources=sources)
             yield {**row, "holders": told}
 
 

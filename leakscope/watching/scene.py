@@ -166,8 +166,9 @@ class Scene:
 
     @property
     def peak(self) -> Peak:
-        """As ``peak_text`` has it until the end."""
-        return own_peak(self.figures.highest, self._held, self.figures.last)
+        """As ``peak_text`` has it until the end; never below what is told of this moment."""
+        own, now_bytes = own_peak(self.figures.highest, self._held, self.figures.last), self.figures.last_bytes
+        return own if own.size_bytes >= now_bytes else Peak(now_bytes)
 
     def __iter__(self) -> Iterator[Member]:
         """The living processes that have been sampled."""

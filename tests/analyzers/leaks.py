@@ -13,10 +13,10 @@ RUN_S = 20.0
 LEAK_BYTES_PER_S = 10 * MiB
 
 
-def trainer(folder: Path, *, leak: int = LEAK_BYTES_PER_S, **samples: Any) -> RecordingBuilder:
+def trainer(folder: Path, *, leak: int = LEAK_BYTES_PER_S, run_s: float = RUN_S, **samples: Any) -> RecordingBuilder:
     """train.py for 20 seconds at 4 Hz: 100 MiB, and ``leak`` bytes more each second."""
     builder = RecordingBuilder(folder).process(PID, cmdline="/usr/bin/python3 -u /home/me/train.py --lr 1")
-    rss = [round(100 * MiB + leak * i * 0.25) for i in range(int(RUN_S * 4))]
+    rss = [round(100 * MiB + leak * i * 0.25) for i in range(int(run_s * 4))]
     return builder.samples(PID, rss, every_s=0.25, **samples)
 
 

@@ -86,7 +86,7 @@ def test_waste_is_added_up_and_is_no_leak(tmp_path, monkeypatch):
     add_analyzer(monkeypatch, "duplicate_model", lambda case: [waste])
     verdict = analyze(trainer(tmp_path, leak=0).open()).verdict
     assert (verdict.leaking, verdict.wasted_bytes) == (False, 300 * MiB)
-    assert "But 300 MiB are wasted: weights live twice" in verdict.headline
+    assert "But 300 MiB is wasted: weights live twice" in verdict.headline
 
 
 def test_thresholds_reach_the_analyzer_that_knows_them(tmp_path, monkeypatch):

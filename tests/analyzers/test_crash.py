@@ -205,7 +205,7 @@ def test_a_limit_that_the_program_set_itself_is_nobody_elses_doing(tmp_path: Pat
         f"memory in use. 3.00 GiB allowed; {PYTORCH.replace('6.00', '3.00')}and 463.00 KiB {UNUSED}"
     )
     finding = found(tmp_path, f"torch.OutOfMemoryError: {text}")
-    assert says(finding.title, "20.0 MiB", "allows itself 3.0 GiB")
+    assert says(finding.title, "20.0 MiB", "limits itself to 3.0 GiB")
     assert "set_per_process_memory_fraction" in finding.remedy[0]
     assert not any("other processes" in text for text in finding.remedy)
     assert "other processes" not in said(finding)

@@ -445,7 +445,7 @@ def test_a_snapshot_that_read_some_members_is_one_more_after_those_that_read_all
     assert finding.subject.variable == "KEPT" and finding.bytes > 100 * MiB
     # Tensors are left out of all four, so that they do not seem to be freed.
     assert any("3 of 3 intervals" in evidence.text for evidence in finding.evidence)
-    assert any("60.0 MiB in the first" in evidence.text for evidence in finding.evidence)
+    assert any("held 60.0 MiB at " in evidence.text for evidence in finding.evidence)
 
 
 @pytest.mark.parametrize("is_sampled", [False, True])

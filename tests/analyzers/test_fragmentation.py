@@ -107,7 +107,7 @@ def test_the_line_that_asked_for_what_stays_between_the_freed_is_told(tmp_path):
         builder.allocated(PID, at_s, 4 * MiB, "/home/me/serve.py:2 answer")
         builder.allocated(PID, at_s, 9 * MiB, "/opt/lib/python3.11/site-packages/numpy/core.py:7 empty")
     (finding,) = asked(builder.open(), only=["fragmentation"]).findings
-    assert any(says(one.text, "4.0 MiB of what is in use stay for long", "serve.py:2") for one in finding.evidence)
+    assert any(says(one.text, "4.0 MiB of what is in use stays for long", "serve.py:2") for one in finding.evidence)
     assert not any("numpy" in one.text for one in finding.evidence)
 
 

@@ -196,7 +196,7 @@ def test_shutdown_does_not_spoil_the_trend(tmp_path):
 
 @pytest.mark.parametrize(("until_s", "leaking"), [(51.5, False), (None, True)])
 def test_a_program_that_goes_on_is_not_taking_itself_down(tmp_path, until_s, leaking):
-    """It let go of what an evaluation needed; at the end of a program the same fall says nothing of what rose before."""
+    """It let go of what an evaluation needed; the same fall at its end would say nothing of what rose before."""
     before, evaluation = ([round((200 + per_s * i) * MiB) for i in range(24)] for per_s in (0.1, 3.0))
     levels = before + evaluation + [200 * MiB] * 4
     recording = RecordingBuilder(tmp_path).process(1, died_s=51.6).samples(1, levels).ends(52.0).open()

@@ -594,6 +594,32 @@ def test_a_cache_of_a_function_that_is_called_no_more_is_idle(tmp_path: Path, wi
         assert not told[0].idle[0].file, "the function may be called again: no edit deletes it"
 
 
+BY_INDEX = """
+from functools import lru_cache
+
+class Rows:
+    @lru_cache(maxsize=16)
+    def __getitem__(self, i):
+        return decoded(i)
+
+def main():
+    rows = Rows()
+    while True:
+        fit(rows[3])
+"""
+
+
+def test_a_cache_of_a_method_that_nobody_calls_by_its_name_is_in_use(tmp_path: Path) -> None:
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", BY_INDEX)
+    builder.samples(100, [400 * MB] * 120, every_s=0.25)
+    cache = row("fit.Rows.__getitem__", edge_kind="cache", variable="__getitem__", owner="__getitem__",
+                type_name="functools._lru_cache_wrapper", deep_bytes=200 * MB, owner_file="/job/fit.py",
+                reference_count=1)  # fmt: skip
+    for number, at_s in enumerate((9.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=[cache], array_bytes=200 * MB, seen_lines="/job/fit.py:12 main")
+    assert not [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+
+
 STAGED = """
 class Trainer:
     def __init__(self):

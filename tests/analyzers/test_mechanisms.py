@@ -243,9 +243,34 @@ def of_jobs_in_queue(f: float) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+LISTENS = """class Kept:
+    def __init__(self):
+        self.rows = []
+
+    def emit(self):
+        return [finish() for finish in self.rows]
+
+
+class Row:
+    def __init__(self, kept):
+        self.text = read()
+        kept.rows.append(self.finish)
+
+    def finish(self):
+        return self.text
+
+
+def main():
+    kept = Kept()
+    while True:
+        Row(kept)
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "holders", "mechanism", "words"),
     [
+        (LISTENS, rows_of("list"), "kept-callables", ["take each method out of", "weakref.WeakMethod"]),
         (SLOW, rows_of("queue.Queue"), "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
         (SLOW, of_jobs_in_queue, "slow-consumer", ["train.py:6", "train.py:10", "maxsize"]),
         (CACHE, rows_of("dict"), "keys-that-do-not-repeat", ["(key)", "lru_cache(maxsize=N)"]),
@@ -280,9 +305,9 @@ def of_jobs_in_queue(f: float) -> list[dict[str, Any]]:
         (ANEW, of_frame, "rebuilt-with-more", ["self.rows", "train.py:6"]),
         (TEXT, rows_of("str"), "rebuilt-with-more", ["self.rows", "train.py:6"]),
     ],
-    ids=["queue", "jobs in a queue", "cache", "topics", "seldom", "found", "dict", "never read", "read", "latest",
-         "views", "argmax", "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes", "done",
-         "unread", "jobs", "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
+    ids=["listeners", "queue", "jobs in a queue", "cache", "topics", "seldom", "found", "dict", "never read", "read",
+         "latest", "views", "argmax", "views in tuples", "copies", "by key", "raised", "expires", "reads", "changes",
+         "done", "unread", "jobs", "comment", "reset", "lists", "groups", "failed", "match", "element", "anew", "text"],
 )  # fmt: skip
 def test_the_advice_is_of_the_mechanism_that_is_proved(
     tmp_path: Path, source: str, holders: Holders, mechanism: str, words: list[str]

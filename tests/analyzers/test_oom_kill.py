@@ -471,8 +471,8 @@ def test_a_kill_says_what_came_last_beside_what_was_there(tmp_path: Path) -> Non
 def test_that_nobody_saw_who_asked_is_said(tmp_path: Path) -> None:
     kill = burst(tmp_path, asked=False)
     assert "240 MiB came in the last" in kill.title
-    (told,) = [one.text for one in kill.evidence if "who asked for it is not known" in one.text]
-    assert "600 MiB had been asked for" in told
+    (told,) = [one.text for one in kill.evidence if "what requested it is not known" in one.text]
+    assert "600 MiB had been requested" in told
     assert "the last was at 8.0 s" in told
 
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from leakscope import analyzers
+from leakscope.checking import Rules, check_case
+from leakscope.checking._rules import parse_growth
 from leakscope.cli import main
 from leakscope.comparing import EXIT_STATUS, FORMATS, Comparison, compare, compare_cases, render
 from leakscope.comparing._comparison import FindingChange
@@ -18,7 +20,9 @@ from leakscope.comparing._verdict import decide
 from leakscope.comparing._words import rows
 from leakscope.facts.case import Case
 from leakscope.findings import LEVEL, NOBODY, Bill, BillRow, Finding, HeapHolder, HeapTake, HeapView, Subject
+from leakscope.reporting import report_of
 from leakscope.storage import open_recording
+from leakscope.units import format_rate
 from tests.builders import RecordingBuilder
 from tests.comparing.runs import PID, TRAIN, MiB, run
 from tests.renderers.reports import FULL
@@ -117,7 +121,7 @@ def test_a_run_without_a_verdict_that_grew_is_told_from_one_that_did_not(compare
     assert (less.verdict, more.verdict, less.before.grows) == ("better", "worse", None)
     assert less.before.growth_bytes_per_step > less.smallest_leak_bytes_per_step > less.after.growth_bytes_per_step
     assert "too short: 6 s recorded" in " ".join(less.doubts) and "leak" not in less.reason
-    assert compared(grew, {**grew, "seed": 1}).verdict == "cannot-tell"
+    assert compared(grew, {**grew, "noise": KiB}).verdict == "cannot-tell"
 
 
 @pytest.mark.parametrize(
@@ -354,8 +358,8 @@ def test_bills_of_runs_that_grow_are_of_moments_at_which_both_had_come_as_far(co
 
 
 def test_recordings_without_samples_tell_nothing(tmp_path):
-    empty = RecordingBuilder(tmp_path).process(1).ends(1.0).open()
-    result = compare(empty, empty)
+    empty, another = (RecordingBuilder(tmp_path, f"{n}.parquet").process(1).ends(1.0).open() for n in (1, 2))
+    result = compare(empty, another)
     assert result.verdict == "cannot-tell"
     for name in FORMATS:
         assert render(result, name)
@@ -375,7 +379,7 @@ def test_a_lower_peak_without_a_leak_is_better(compared):
         ({"signal": 11}, {}, "better"),
         ({}, {"signal": 11}, "worse"),
         ({"signal": 11, "duration_s": 40.0}, {}, "cannot-tell"),  # who knows whether it would have crashed
-        ({"signal": 11}, {"signal": 11}, "same"),
+        ({"signal": 11}, {"signal": 11, "noise": KiB}, "same"),
     ],
 )
 def test_how_runs_ended_decides_where_memory_does_not(compared, before, after, verdict):
@@ -406,7 +410,7 @@ def test_the_exit_status_says_it(tmp_path, capsys, before, after, status, name):
 
 def test_what_is_shown_names_rates_holder_and_the_smallest_leak(compared):
     text = render(compared(LEAK, {}), "terminal")
-    assert text.startswith("Better: memory no longer leaks: 512 KiB per step before")
+    assert text.startswith("Better: memory no longer leaks: 508 KiB per step before, at most ")
     assert "gone  Trainer.history (list)" in text
     assert "/home/me/train.py:12" in text
     assert "would not have been seen" in text
@@ -482,4 +486,31 @@ def test_both_tables_say_what_ran_how_it_ended_and_one_bound(tmp_path):
     assert table["command"] == ("python train.py", "python train.py --fast")
     assert table["ended"] == ("exit status 0", "exit status 0")
     bound = table["growth per step"][1]
-    assert bound.startswith("less than ") and f"{bound} per step after" in result.reason
+    assert bound.startswith("at most ") and f"{bound} per step after" in result.reason
+
+
+@pytest.mark.parametrize("columns", [LEAK, {}, {"duration_s": 3.0}])
+def test_a_recording_beside_itself_is_the_same(tmp_path, columns):
+    """Also a copy under another name, and one that is too short to be judged."""
+    path = run(tmp_path / "a", **columns).write()
+    copy = path.with_name("copy.parquet")
+    copy.write_bytes(path.read_bytes())
+    result = compare(open_recording(path), open_recording(copy))
+    assert result.verdict == "same" and "one recording" in result.reason
+
+
+@pytest.mark.parametrize("columns", [LEAK, {**LEAK, "counts_steps": False}])
+def test_report_check_and_comparison_tell_one_rate(tmp_path, columns):
+    leaky, clean = (Case(run(tmp_path / name, **each).open()) for name, each in (("a", columns), ("b", {})))
+    verdicts = [report_of(case).verdict for case in (leaky, clean)]
+    result = compare_cases(leaky, clean)
+    for side, verdict in zip((result.before, result.after), verdicts):
+        assert side.growth_bytes_per_hour_high == pytest.approx(verdict.growth_bytes_per_hour_high, rel=1e-3)
+    assert result.before.growth_bytes_per_hour == pytest.approx(verdicts[0].growth_bytes_per_hour, rel=1e-3)
+    per_minute = format_rate(verdicts[0].growth_bytes_per_hour, 30.0)
+    most = format_rate(verdicts[1].growth_bytes_per_hour_high, 30.0)
+    rules = Rules(max_growth=parse_growth("1B/minute"))
+    assert per_minute in verdicts[0].headline and per_minute in check_case(leaky, rules).outcomes[0].text
+    assert most in check_case(clean, rules).outcomes[0].text
+    if result.aligned_by == "second":
+        assert f"{per_minute} before, at most {most} after" in result.reason

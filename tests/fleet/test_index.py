@@ -230,7 +230,7 @@ def test_what_a_run_gained_that_does_not_leak_is_no_rate_and_stands_below(tmp_pa
     main(["fleet", "index", "-q", str(tmp_path), "-o", output])
     main(["fleet", "list", output])
     first, second = capsys.readouterr().out.splitlines()[2:4]
-    assert ("leaks.parquet" in first, "GiB" in first) == (True, True)
+    assert ("leaks.parquet" in first, "79.5 MiB" in first) == (True, True)
     assert ("loads.parquet" in second, "GiB" in second) == (True, False)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope import checking, comparing, render
+from leakscope.comparing._pace import paces
 from leakscope.confidence import Ground, how_sure
 from leakscope.facts.case import Case
 from leakscope.findings import PEAK, Report
@@ -41,12 +42,15 @@ _FILES = ("code", "mapped-files")  # accounts of the bill that a peak leaves out
 _SIZE = r"([\d.,]+ (?:bytes|[KMGT]?i?B))"
 _PEAK = re.compile(rf"\b[Pp]eak (?:between samples )?{_SIZE}")
 _PAGE_FIGURE = re.compile(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", re.DOTALL)
+_MOST_APART = 1.5  # times: the slope of levels, and what was gained from start to end
+_ROUNDED = 1e-4  # of a rate: it was rounded by step, and then by the hour
 _ESTIMATED = 1.1  # times: samples of allocations, and resident memory that was sampled a little earlier
 
 
 def contradictions(report: dict[str, Any]) -> list[str]:
     """One line each, beginning with where it stands."""
-    return [*_of_findings(report), *_of_rates(report), *_of_the_ledger(report), *_told_twice(report)]
+    found = [*_of_findings(report), *_of_rates(report), *_of_the_ledger(report), *_told_twice(report)]
+    return [*found, *_ruled_out_and_found(report)]
 
 
 def _of_findings(report: dict[str, Any]) -> Iterator[str]:
@@ -107,6 +111,14 @@ def _told_twice(report: dict[str, Any]) -> Iterator[str]:
     for (pid, path), times in told.items():
         if times > 1:
             yield f"findings: {path} of process {pid} is told {times} times"
+
+
+def _ruled_out_and_found(report: dict[str, Any]) -> Iterator[str]:
+    """A container that a finding names kept growing, whichever kind says so."""
+    named = [f for f in report["findings"] if f["severity"] != "note" and not f["wasted"] and f["subject"]["variable"]]
+    for one in report["ruled_out"]:
+        if named and one["kind"] == "retained-objects" and "no named" in one["reason"]:
+            yield f"ruled out: {one['reason']}, and {named[0]['subject']['holder']} is found as {named[0]['kind']}"
 
 
 def several_figures_of_one_rate(report: Report, as_json: dict[str, Any]) -> list[str]:
@@ -182,7 +194,7 @@ def _on_the_page(report: Report) -> Iterator[str]:
     told = {_as_read(name): _as_read(value) for name, value in _PAGE_FIGURE.findall(head)}
     known = {"Growth of the job": format_bytes(verdict.growth_bytes, signed=True)}
     if verdict.growth_bytes_per_hour:
-        rate, unit = format_rate(verdict.growth_bytes_per_hour, verdict.growth_bytes, signed=True).split(" per ")
+        rate, unit = format_rate(verdict.growth_bytes_per_hour, verdict.watched_s, signed=True).split(" per ")
         known[f"Per {unit}"] = rate
     if verdict.growth_bytes_per_step:
         rate, unit = format_per_step(verdict.growth_bytes_per_step, verdict.step_unit, signed=True).split(" per ")
@@ -226,11 +238,31 @@ def _in_a_comparison(case: Case, report: Report) -> Iterator[str]:
         yield from _differs("compare", "peak", side.peak_bytes, facts.peak.bytes if facts.peak is not None else 0)
         yield from _differs("compare", "wasted", side.wasted_bytes, report.verdict.wasted_bytes)
         yield from _differs("compare", "headline", side.headline, report.verdict.headline)
+    pace = paces(case, case).before
+    if pace.told is not None:  # it is of the same part of the run
+        yield from _growth_of_a_side(found.before, case, report)
+    if report.verdict.leaking and found.before.growth_bytes_per_hour and pace.is_measured:
+        weighed, told = pace.per_hour(pace.slope) or 0.0, found.before.growth_bytes_per_hour
+        if not told / _MOST_APART < weighed < told * _MOST_APART:
+            yield f"compare: it weighs {weighed} bytes an hour, and tells {told}"
     shown = re.search(rf" peak (?:before )?{_SIZE} (?:after )?{_SIZE}", _as_read(comparing.render(found, "terminal")))
     most = format_bytes(found.before.peak_bytes)
     yield from _differs("compare", "peak as shown", shown.groups() if shown is not None else None, (most, most))
-    if found.verdict == comparing.BETTER or found.verdict == comparing.WORSE:
+    if found.verdict != comparing.SAME:
         yield f"compare: a run is {found.verdict} than itself: {found.reason}"
+
+
+def _growth_of_a_side(side: comparing.Side, case: Case, report: Report) -> Iterator[str]:
+    """As the report has it, with its bounds; of what does not grow the most that it may have grown by."""
+    names = ["growth_bytes_per_hour_high"]
+    if case.growth.leaking:
+        names += ["growth_bytes_per_hour", "growth_bytes_per_hour_low", "growth_bytes_per_step"]
+    for name in names:
+        told, known = getattr(side, name), getattr(report.verdict, name)
+        if told is None or known is None:  # by time, or too short
+            continue
+        if abs(told - known) > _ROUNDED * abs(known):
+            yield f"compare: {name} is {told}, and {known} in the report"
 
 
 def _in_a_check(case: Case, report: Report) -> Iterator[str]:
@@ -249,14 +281,14 @@ def _in_a_check_of_growth(case: Case, report: Report) -> Iterator[str]:
     """The rate is the report's; of what does not grow no more is told than what the report says would have shown."""
     verdict = report.verdict
     outcome = checking.check_case(case, _ASKED_GROWTH).outcomes[0]
-    told = re.search(rf"(?:grows by|does not grow:|may have grown by) {_SIZE} per hour", outcome.text)
-    if told is None:
+    if told := re.search(rf"grows by {_SIZE} per hour \({_SIZE} to {_SIZE}\)", outcome.text):
+        rates = verdict.growth_bytes_per_hour, verdict.growth_bytes_per_hour_low, verdict.growth_bytes_per_hour_high
+    elif told := re.search(rf"(?:at most|may have grown by) {_SIZE} per hour", outcome.text):
+        rates = (verdict.growth_bytes_per_hour_high,)
+    else:
         return
-    does_grow = "grows by" in outcome.text
-    known = verdict.growth_bytes_per_hour
-    if not does_grow and verdict.shown_bytes_per_hour is not None:
-        known = min(verdict.shown_bytes_per_hour, case.growth.most_bytes_per_hour)
-    yield from _differs("check", "growth per hour", told[1], None if known is None else format_bytes(known))
+    known = tuple(None if rate is None else format_bytes(rate) for rate in rates)
+    yield from _differs("check", "growth per hour", told.groups(), known)
 
 
 def _in_the_bill(report: Mapping[str, Any]) -> Iterator[str]:

@@ -299,9 +299,9 @@ def test_no_select_reaches_a_file_or_a_variable(desk, root, sql):
 def test_without_the_sdk_it_says_what_to_install(root, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mcp_types", None)
     assert main(["mcp"]) == 2
-    assert "pip install 'leakscope-recorder[mcp]'" in capsys.readouterr().err
+    assert "pip install mcp duckdb" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert "pip install 'leakscope-recorder[mcp]'" in refused(Desk(root), "query", recording="before.parquet", sql="")
+    assert "pip install duckdb" in refused(Desk(root), "query", recording="before.parquet", sql="")
 
 
 def test_who_names_no_table_is_told_which_there_are(desk):

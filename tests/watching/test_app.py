@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from leakscope.watching import Viewer
 from leakscope.watching.app import Columns, HolderDetail, ProcessDetail, WatchApp
 from leakscope.watching.feeds import RecordingFeed
 from tests.builders import RecordingBuilder
+from tests.comparing.runs import KEPT, TRAIN
 from tests.watching.test_frame import holder
 
 
@@ -56,13 +58,15 @@ def job(tmp_path_factory) -> Recording:
     return a_job(tmp_path_factory.mktemp("job")).open()
 
 
-def press(recording: Recording, act: Callable[[WatchApp, Any], Awaitable[None]]) -> WatchApp:
-    """What a person does at a terminal of 110 x 34."""
+def press(
+    recording: Recording, act: Callable[[WatchApp, Any], Awaitable[None]], size: tuple[int, int] = (110, 34)
+) -> WatchApp:
+    """What a person does at a terminal."""
     viewer = Viewer(Endless(recording), "recording", recording.path, None, plain=False)
     app = WatchApp(viewer, 0.05)
 
     async def run() -> None:
-        async with app.run_test(size=(110, 34)) as pilot:
+        async with app.run_test(size=size) as pilot:
             await pilot.pause()
             await act(app, pilot)
 
@@ -113,6 +117,21 @@ def test_what_is_to_be_seen_at_first(job):
     press(job, act)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_all_of_it_fits_the_terminal(size, tmp_path):
+    heap = [holder("main() model", 9 * MiB, type_name="torch.nn.modules.container.Sequential")]
+    recording = a_job(tmp_path).take(100, 3, 25.0, holders=heap).open()
+
+    async def act(app: WatchApp, pilot: Any) -> None:
+        rows = ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
+        assert len(rows) == size[1] and "python train.py" in rows[0] and "q quits" in rows[-1]
+        shown = "\n".join(rows)
+        assert "train.py [100]" in shown and "0 s" in shown and "so far" in shown
+        assert re.search(r"main\(\) model .* Sequential +100", shown)
+
+    press(recording, act, size)
+
+
 def test_a_table_is_sorted_by_keys_and_by_its_head(job):
     async def act(app: WatchApp, pilot: Any) -> None:
         processes = table(app, "#processes")
@@ -159,6 +178,7 @@ def test_a_process_and_what_it_holds_are_looked_into(job):
         await until(pilot, lambda: "list with 100 members" in said(app))
         assert isinstance(app.screen, HolderDetail)
         assert "200 MiB at the last snapshot, +100 MiB" in said(app)
+        assert "no line of the recorded sources adds to it" in said(app)
         assert column(app.screen.query_one(Columns), 0) == ["['loss']"]
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen is app.screen_stack[0])
@@ -182,6 +202,19 @@ def test_a_holder_is_looked_into_from_its_table(job):
         assert isinstance(app.screen, HolderDetail)
 
     press(job, act)
+
+
+def test_a_holder_says_which_line_fills_it(tmp_path):
+    seen = [KEPT | {"deep_bytes": size * MiB} for size in (1, 90)]
+    builder = a_job(tmp_path).source(100, "/home/me/train.py", TRAIN)
+    recording = builder.take(100, 3, 22.0, holders=seen[:1]).take(100, 4, 25.0, holders=seen[1:]).open()
+
+    async def act(app: WatchApp, pilot: Any) -> None:
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "trainer.history" in said(app))
+        assert "train.py:3: self.history.append(x)" in said(app)
+
+    press(recording, act)
 
 
 def test_while_it_is_paused_nothing_moves(job):

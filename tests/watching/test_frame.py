@@ -112,6 +112,15 @@ def test_what_a_snapshot_took_for_a_moment_is_no_peak_of_the_jobs(tmp_path, is_o
     assert scene.peak_text == "peak 110 MiB"
 
 
+def test_no_peak_is_below_the_memory_beside_it(tmp_path):
+    """Also while a snapshot holds memory of its own: nobody understands a peak of less than there is."""
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [100 * MiB] * 5 + [300 * MiB])
+    builder.row("heap_graphs", 5.5, 100, take=1, held_s=2.0, reading_bytes=150 * MiB)
+    scene = Scene((feed := RecordingFeed(builder.open())).start_mono_ns)
+    scene.take_in(feed.poll())
+    assert scene.figures.last_bytes == 300 * MiB and scene.peak.size_bytes == 300 * MiB
+
+
 def test_steady_growth_says_when_the_nearest_limit_is_reached(tmp_path):
     builder = growing(tmp_path).cgroup([(200 + 10 * i) * MiB for i in range(120)], 2 * GiB)
     builder = builder.series(
@@ -120,6 +129,17 @@ def test_steady_growth_says_when_the_nearest_limit_is_reached(tmp_path):
     limit = line_with(text_of(builder), "limit    ")
     assert "cgroup /job" in limit and "2.0 GiB" in limit
     assert "full in 65" in limit or "full in 66" in limit
+
+
+def test_a_forecast_says_its_rate_where_others_fill_the_limit_too(tmp_path):
+    """Else who divides what is left by the rate above comes to another time."""
+    builder = growing(tmp_path).cgroup([(200 + 20 * i) * MiB for i in range(120)], 4 * GiB)
+    text = text_of(builder)
+    assert "+600 MiB/min" in line_with(text, "memory ")
+    assert " at 1.2 GiB/min" in line_with(text, "limit    ")
+    (tmp_path / "alone").mkdir()
+    alone = growing(tmp_path / "alone").cgroup([(200 + 10 * i) * MiB for i in range(120)], 2 * GiB)
+    assert "/min" not in line_with(text_of(alone), "limit    ")
 
 
 def test_what_has_ended_fills_no_limit(tmp_path):

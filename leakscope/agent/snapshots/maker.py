@@ -435,7 +435,7 @@ class SnapshotMaker:
         self._outbox.with_sources = True
         self._before_take()
         if snapshot.is_sampled:
-            self._say_what_was_left_out("long containers were sampled, so that their sizes are estimates")
+            self._say_what_was_left_out("long containers were sampled, so their sizes are estimates")
         elif snapshot.left_out:
             self._say_reduced(f"{snapshot.left_out:,} tensors were not looked at: others represent them")
         if shared_bytes and look is not None:

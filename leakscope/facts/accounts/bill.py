@@ -26,13 +26,12 @@ from ..series.trend import GROWING
 from ..tables import AT_EXIT, cells, figures, only, records, series
 from ..where.allocations import TABLE, package_of
 from ..where.progress import Had, came_with, kept_since
-from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, holdings, scaled, with_models
+from .holdings import LEAST_BYTES, MODEL, MOST_PARTS, USER_HELD, holdings, scaled, with_models
 from .tensors import MOST_PROCESSES
 
 LIBRARIES, CODE, FILES, SHARED = "libraries", "code", "mapped-files", "shared-memory"
 NATIVE, FREE, WORKERS, INHERITED, OURS = "native", "allocator-free", "workers", "workers-shared", "leakscope"
 SINCE, UNMEASURED = "since-snapshot", "not-measured"
-_USER_HELD = "user-held"
 ARROW_POOL = "pyarrow's memory pool"
 _ARROW, _OTHERS = "pyarrow", "others"  # packages with an allocator of their own
 _TENSORS = "tensors"  # tensors: of which nobody was asked what they are for
@@ -307,7 +306,7 @@ def _at_snapshot(recording: Recording, process: ProcessGrowth, look: _Inside, pr
     # Of the user's own tensors those in no row of a holder; without anybody asked of, all that is not told there.
     known = sum(tensors.values())
     in_rows = sum(row.tensor_bytes for row in held.rows)
-    tensors[_USER_HELD] = max(0.0, tensors.get(_USER_HELD, 0.0) - in_rows)
+    tensors[USER_HELD] = max(0.0, tensors.get(USER_HELD, 0.0) - in_rows)
     if not is_asked:
         tensors[_TENSORS] = max(0.0, look.tensors - in_rows)
     # Without what tensors have, and what C code of libraries has: of that malloc knows more than the samples.
@@ -395,7 +394,7 @@ _NAMES = {
     LIBRARIES: "objects of the interpreter and of libraries",
     OURS: "leakscope's own",
     _TENSORS: "tensors, of which it is not known what they are for",
-    _USER_HELD: "tensors of yours that no holder was named for",
+    USER_HELD: "tensors of yours that no holder was named for",
     "other-tensors": "other tensors",
 }
 

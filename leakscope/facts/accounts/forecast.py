@@ -37,7 +37,7 @@ class Forecast:
 
     @property
     def text(self) -> str:
-        rate = format_rate(self.bytes_per_s * 3600, self.bytes_per_s * self.watched_s)
+        rate = format_rate(self.bytes_per_s * 3600, self.watched_s)
         between = f"{format_duration(self.low_s)} to {format_duration(self.high_s)}"
         steps = f", at about step {format_count(self.step)}" if self.step is not None else ""
         return f"at this rate ({rate}) {self.limit.label} is full in {format_about(self.seconds)} ({between}){steps}"

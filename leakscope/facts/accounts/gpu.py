@@ -53,7 +53,7 @@ class Oom:
     def room(self) -> str:
         """What was left: of the device, or of what the program allows itself."""
         if self.is_own_limit:
-            return f"the program allows itself {format_bytes(self.total_bytes)} of the device"
+            return f"the program limits itself to {format_bytes(self.total_bytes)} of the device"
         return f"{format_bytes(self.free_bytes)} of the device were free"
 
     @property

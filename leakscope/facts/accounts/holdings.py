@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from ...findings import AGENT, DATA, BillRow
 from ...storage import Recording
-from ...units import MOST, SOME, MiB
+from ...units import MOST, SOME, MiB, over
 from ..growth.processes import ProcessGrowth
 from ..heap.comparable import whole_heap
 from ..heap.forms import NUMERIC
 from ..heap.graph import graph_places
-from ..heap.owners import is_model
+from ..heap.owners import is_model, is_optimizer
 from ..heap.place import FRAME, RUNNING, Place, upwards
 from ..heap.standing import has_key, shared_table
 from ..heap.tree import as_people_see_it
@@ -25,7 +25,8 @@ from ..tables import cells, only
 from ..weights.named import named_sets
 from .tensors import OWNERS
 
-MODEL = "model"
+MODEL, ACTIVATIONS, USER_HELD = "model", "activations", "user-held"
+_TENSOR = "torch.Tensor"
 _WEIGHTS = [owner for owner, account in OWNERS.items() if account == MODEL]
 LEAST_BYTES = MiB
 MOST_PARTS, _MOST_DEPTH = 12, 6
@@ -66,9 +67,14 @@ def holdings(recording: Recording, process: ProcessGrowth, take: int, private: f
     view_bytes = sum(of_node[node] for node in views)
     of_node |= dict.fromkeys(views, 0.0)
     if is_asked:
-        by_purpose["user-held"] = max(0.0, by_purpose.get("user-held", 0.0) - view_bytes)
-    told = _Told(process.label, private, of_node, is_asked, _other_ways(process, take, known))
+        by_purpose[USER_HELD] = max(0.0, by_purpose.get(USER_HELD, 0.0) - view_bytes)
     tops = [place for root in places if root.parent is None for place in _of_the_user(root)]
+    told = _Told(process.label, private, of_node, is_asked, _other_ways(process, take, known))
+    if is_asked:  # what a variable keeps of past steps is that variable's, and no longer a step's
+        behind, of_steps = sum(map(told.behind, tops)), by_purpose.get(ACTIVATIONS, 0.0)
+        kept = min(behind, of_steps)
+        told = replace(told, of_behind=over(kept, behind))
+        by_purpose |= {ACTIVATIONS: of_steps - kept, USER_HELD: by_purpose.get(USER_HELD, 0.0) + kept}
     rows = _alike(told.row(place, 0) for place in tops)
     large = [row for row in rows if row.bytes >= max(LEAST_BYTES, _LEAST_SHARE * private)]
     rest = sum(row.bytes for row in rows) - sum(row.bytes for row in large)
@@ -126,13 +132,17 @@ def _of_agent(process: ProcessGrowth, take: int) -> float:
 
 @dataclass(frozen=True)
 class _Told:
-    """How places are told: with what ``of_node`` says of tensors that are the user's own, by their objects' numbers."""
+    """How places are told: with what ``of_node`` says of tensors that are the user's own, by their objects' numbers.
+
+    ``of_behind``: the share of what lies behind them, in autograd graphs, that is told of them.
+    """
 
     process: str
     private: float
     of_node: Mapping[int, float]
     is_asked: bool  # torch, what its tensors are for
     other_ways: Mapping[int, Place]
+    of_behind: float = 0.0
 
     def row(self, place: Place, depth: int) -> BillRow:
         carrier = self._carrier(place)
@@ -194,7 +204,20 @@ class _Told:
     def _own_tensors(self, place: Place) -> float:
         if not self.is_asked:
             return 0.0 if is_model(place) else float(place.tensor_bytes[-1])
-        return self._asked(place)
+        return self._asked(place) + self.of_behind * self.behind(place)
+
+    def behind(self, place: Place) -> float:
+        """Tensors that nothing but it keeps, and that are neither the user's own nor a model's: of graphs it holds.
+
+        Not those of a local variable that is one tensor: the loss of the step that is under way.
+        """
+        is_of_step = place.type_name == _TENSOR and place.reference.edge_kind == "local"
+        if is_of_step or is_model(place) or is_optimizer(place.type_name):
+            return 0.0
+        own = sum(self.of_node.get(number, 0.0) for number in place.numbers)
+        inside = sum(float(child.tensor_bytes[-1]) for child in place.children)
+        rest = max(0.0, float(place.tensor_bytes[-1]) - inside - own)
+        return rest + sum(map(self.behind, place.children))
 
     def _asked(self, place: Place) -> float:
         own = sum(self.of_node.get(number, 0.0) for number in place.numbers)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from ...storage import Recording
 from .index import Source
 
 
 def sources_of(recording: Recording, table: str = "sources") -> list[Source]:
     """Each file once. ``table``: library_sources has modules of libraries, of which an object has grown."""
-    rows = recording.tables[table]
+    return sources_in(recording.tables[table])
+
+
+def sources_in(rows: pd.DataFrame) -> list[Source]:
+    """Of the rows of such a table."""
     seen: dict[str, Source] = {}
     for module, file, text in zip(rows["module"], rows["file"], rows["source_text"]):
         if isinstance(file, str) and isinstance(text, str) and file not in seen:

@@ -106,7 +106,7 @@ def of_broken_pipe(exception_type: str | None, trace: str) -> Meaning | None:
 def of_signal(number: int) -> Meaning:
     """What is left to say when only the signal is known."""
     name = FATAL_SIGNALS[Signal(number)]
-    why = "native code aborted, or found its own state broken" if number == Signal.SIGABRT else "native code went wrong"
+    why = "native code aborted, or found its data corrupted" if number == Signal.SIGABRT else "native code failed"
     return Meaning("native-fault", _BY_SIGNAL, f"{{process}} crashed in native code: {name}", f"{why}; {_NO_LACK}")
 
 

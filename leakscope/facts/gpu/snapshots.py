@@ -46,7 +46,7 @@ class Stack:
         done = next((match[1] for name in reversed(self.native) if (match := _BACKWARD_OF.search(name))), None)
         if done is not None or any("autograd::" in name for name in self.native):
             return f"backward pass ({done})" if done else "backward pass"
-        return "C++ code alone" if self.native else "no stack"
+        return "C++ code alone" if self.native else "an unknown line"
 
     @property
     def is_known(self) -> bool:

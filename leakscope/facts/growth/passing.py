@@ -37,7 +37,7 @@ _VARIES = MUCH  # of what a process holds: by as much a heap varies with what is
 _LEAST_KEEPS = 32 / 4096  # of what is kept free: in each page one piece that stays in use, the smallest that malloc has
 _LIBRARY = 50, SOME  # modules more, and of those that were there: a library
 _LEAST_INTERVALS = FEWEST  # between snapshots: of two, what grows steadily fills one by chance
-_EVER_MORE = "a longer run would show whether it needs ever more"
+_EVER_MORE = "record longer to see whether it needs ever more"
 GPU_HISTORY_ON = "gpu-history-on"  # the agent's note
 MOST_HISTORY_BYTES = (
     100 * MiB
@@ -45,7 +45,7 @@ MOST_HISTORY_BYTES = (
 
 
 class Passing(NamedTuple):
-    """``bytes`` of what was gained may be all that comes; ``text`` says why, and what a longer run would show."""
+    """``bytes`` of what was gained may be all that comes; ``text`` says why, and what record longer to be sure."""
 
     bytes: float
     text: str
@@ -111,7 +111,7 @@ def newborn(processes: Sequence[ProcessGrowth], growth_bytes: int, window_s: tup
     who = f"{len(born)} processes that" if len(born) > 1 else "a process that"
     return (
         f"most of it is memory of {who} began {format_duration(end_s - first_s)} before the end, "
-        "too late to see whether it goes on; a longer run would show"
+        "too late to see whether it goes on; record longer to be sure"
     )
 
 
@@ -128,7 +128,7 @@ def starved(worker: ProcessGrowth, trend: Trend) -> str | None:
         return None
     return (
         f"it gained {format_bytes(trend.growth_bytes)}, and towards the end it hardly ran: it waited for a core "
-        f"{min(share, 1.0):.0%} of the time; a longer run would show"
+        f"{min(share, 1.0):.0%} of the time; record longer to be sure"
     )
 
 
@@ -149,13 +149,13 @@ def _kept_free(grown: Grown) -> Passing | None:
     is_small = gained <= _VARIES * float(grown.process.held_bytes[-1])
     table = (  # whether it is so, what is no part of it, and what is said
         (swing >= gained and gained - stayed >= ENOUGH * gained, stayed,
-         f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: a longer run would "
-         "show whether allocators need ever more for that"),
+         f"what is in use goes up and down by {format_bytes(swing)} and falls back to where it was: record longer to "
+         "see whether allocators need ever more for that"),
         (more >= MOST * gained and more - floors >= ENOUGH * more, held,
          f"{size} more are free inside allocators at the end, nearly all of which was in use in between: {_EVER_MORE}"),
         (is_small and more >= (1 - ENOUGH) * gained, max(came, held),
-         f"what is in use hardly grew; malloc keeps {size} more free, as for batches of other sizes: a longer run "
-         "would show whether that ends"),
+         f"what is in use hardly grew; malloc keeps {size} more free, as for batches of other sizes: record longer to "
+         "see whether that ends"),
         (more >= MOST * gained and came <= _LEAST_KEEPS * more and swings <= HARDLY * more, held,
          f"{size} more are free inside allocators, and nothing more is in use that would keep it there: {_EVER_MORE}"),
     )  # fmt: skip
@@ -211,7 +211,10 @@ def _inherited(grown: Grown) -> Passing | None:
     copies = split(grown.process)[INHERITED]
     start, end = np.interp(grown.window_s, copies.index, copies)
     text = f"{format_bytes(end - start)} of it are pages that {grown.process.label} copied of its parent's"
-    return Passing(float(end - start), f"{text}, which ends once it has copied all; a longer run would show")
+    return Passing(float(end - start), f"{text}, which ends once it has copied all; record longer to be sure")
+
+
+_SURVIVED = 0.25  # of all objects that the collector knows: CPython's own
 
 
 def _garbage(grown: Grown) -> Passing | None:
@@ -233,11 +236,11 @@ def _garbage(grown: Grown) -> Passing | None:
     garbage, reached = (strays.gained(series, lasted_s) for series in (strays.unreached_bytes, strays.reached_bytes))
     waits, count = float(strays.unreached_bytes[-1]), sum(float(one.unreached_count[-1]) for one in strays.types)
     tracked = max(grown.process.rows("takes")["gc_object_count"].dropna(), default=0)
-    by_then = max(waits, waits / max(count, 1.0) * tracked / 4)
+    by_then = max(waits, waits / max(count, 1.0) * _SURVIVED * tracked)
     if garbage <= max(reached, (1 - ENOUGH) * grown.bytes) or by_then > MOST * strays.reached_bytes[-1]:
         return None
     text = f"most of what it gained is garbage in cycles ({format_bytes(waits)}), which a full collection frees"
-    return Passing(grown.bytes - reached, f"{text}; a longer run would show")  # with what lies freed between it
+    return Passing(grown.bytes - reached, f"{text}; record longer to be sure")  # with what lies freed between it
 
 
 def _before_first_step(grown: Grown) -> Passing | None:
@@ -247,7 +250,7 @@ def _before_first_step(grown: Grown) -> Passing | None:
     if began_s is None or not start_s < began_s < end_s or grown.goes_on_after(began_s):
         return None
     since = format_duration(end_s - began_s)
-    text = f"nearly all of it came before the first training step, {since} before the end; a longer run would show"
+    text = f"nearly all of it came before the first training step, {since} before the end; record longer to be sure"
     return Passing(grown.bytes - grown.held(), text)
 
 
@@ -269,11 +272,11 @@ def _imports(grown: Grown) -> Passing | None:
         if theirs >= (1 - ENOUGH) * grown.bytes:  # beside which are pages and memory of C code
             theirs = min(theirs, grown.bytes)
             return Passing(
-                grown.bytes - held, f"{told}, and have {format_bytes(theirs)} of it; a longer run would show"
+                grown.bytes - held, f"{told}, and have {format_bytes(theirs)} of it; record longer to be sure"
             )
         until_s = float(heap.time_s[np.argmax(modules.length >= modules.length[-1])])
         if not grown.goes_on_after(until_s):
-            text = f"{told}, until {format_duration(until_s)} at the latest; a longer run would show"
+            text = f"{told}, until {format_duration(until_s)} at the latest; record longer to be sure"
             return Passing(grown.bytes - held, text)
     return None
 
@@ -327,7 +330,7 @@ def _at_once(grown: Grown) -> Passing | None:
     at = int(np.argmax(np.diff(largest.deep_bytes)))
     between = f"between {format_duration(heap.time_s[at])} and {format_duration(heap.time_s[at + 1])}"
     told = f"{largest.path} has {format_bytes(largest.growth_bytes)}, which came at once {between}"
-    return Passing(grown.bytes - (held - gained), f"{told}; a longer run would show whether more comes")
+    return Passing(grown.bytes - (held - gained), f"{told}; record longer to see whether more comes")
 
 
 def _came_at_once(one: Accumulation) -> bool:
@@ -368,7 +371,7 @@ def _emptied(grown: Grown) -> Passing | None:
     _, place, later = max(let_go, key=lambda one: one[0])
     first, then = format_bytes(place.deep_bytes[-1]), format_bytes(later.deep_bytes[at])
     seen = f"{first} at {format_duration(last_s)} and {then} at {format_duration(whole.time_s[at])}"
-    text = f"{place.path} held {seen}: it is emptied, and a longer run would show whether it is each time"
+    text = f"{place.path} held {seen}: it was emptied: record longer to see whether it is each time"
     return Passing(grown.bytes, text)
 
 

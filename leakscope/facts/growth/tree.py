@@ -14,7 +14,7 @@ import numpy as np
 from ...findings import RuledOut, Skipped
 from ...rising import LEAST_BLOCKS
 from ...storage import Recording
-from ...units import LISTED, MOST, format_bytes, format_count, format_duration, format_rate
+from ...units import LISTED, MOST, format_about, format_bytes, format_count, format_duration, format_rate, over
 from ..series.arithmetic import Floats, per_second
 from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, hidden_share, judge, least_shown, most_risen
 from .arenas import in_use_of
@@ -26,7 +26,7 @@ from .processes import ProcessGrowth, process_growths
 from .witnesses import Witness, riser_of, witnesses
 
 _LEAKING = {GROWING: True, FLAT: False, CANNOT_TELL: None}
-_LONGER = "a longer run"  # would show, as reasons say where a window was too short
+_LONGER = "record longer"  # as reasons say where a window was too short
 DAY_S = 86400.0
 TOLD_SHARE = 0.08  # of a growth: less is told by no finding of its own; two leaks at once differ by less than ten times
 _MATTERS = 0.01  # of the nearest limit
@@ -39,7 +39,8 @@ class TreeGrowth:
 
     ``processes`` are ordered by what they gained between ``start_s`` and ``end_s``, the most first; where one alone was
     seen to grow, that one. ``fills``: what in the first of them fills up to a limit of its own.
-    ``least_bytes_per_hour``: where ``leaking`` is False, the slowest steady growth that would have shown.
+    ``least_bytes_per_hour``: of what was not seen to grow, the slowest steady growth that would have shown; None where
+    nobody can tell that.
     ``enough_s``: how long a run shows one that matters within a day, where this one was too short for that.
     ``is_harmless``: it grows without end, too slowly to matter within the horizon. ``judged``: what the witness who was
     believed says; ``trend`` is of all processes.
@@ -80,7 +81,20 @@ class TreeGrowth:
         series = [(self.time_s, self.held_bytes)]
         at_s, used, _ = in_use_of(self.main.rows("sentinels")) if self.main is not None else (np.empty(0),) * 3
         series += [(at_s, used)] if at_s.size >= LEAST_BLOCKS else []
-        return max(most_risen(self.judged, *one) for one in series) * 3600
+        risen = (most_risen(self.judged, *one) for one in series)  # in the window there may be too few readings
+        return max((one for one in risen if np.isfinite(one)), default=float("inf")) * 3600
+
+    def bounds(self, per_hour: float) -> tuple[float | None, float | None]:
+        """Between what the growth lies at 95 %, where ``per_hour`` is told for it. **Units** bytes an hour.
+
+        Of what was not seen to grow the most that it may have grown by, and no least; None, too, where nobody knows.
+        """
+        trend = self.judged
+        if trend.verdict == GROWING:
+            low, high = (over(per_hour * slope, trend.slope_per_s) for slope in (trend.slope_low, trend.slope_high))
+            return low, high
+        shown = self.least_bytes_per_hour
+        return None, None if shown is None else min(shown, self.most_bytes_per_hour)
 
     def process(self, pid: int | None) -> ProcessGrowth | None:
         """The process with this pid that gained most."""
@@ -119,16 +133,15 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
         doubt = newborn(measured, growth, window_s) if leaking else None
     leaking, reason = (None, doubt) if doubt is not None else (leaking, reason)
     if leaking is None:  # as long again as what was judged: by then it has gone on, or stood
-        reason = reason.replace(_LONGER, f"a run of about {format_duration(2 * window_s[1] - window_s[0])}")
+        reason = reason.replace(_LONGER, f"record {format_about(2 * window_s[1] - window_s[0])}")
     hidden = hidden_share(view.trend, job.time_s, job.held_bytes) if leaking is False and filling is None else 0.0
     measures = window_s[0], window_s[1], growth, job.time_s, job.held_bytes
     shown = least_shown(view.trend, job.time_s, job.held_bytes) * 3600 if leaking is False else float("inf")
     least = shown if np.isfinite(shown) else None
     if hidden > 1.0:
-        needed = format_duration(max(2.0, hidden) * (window_s[1] - window_s[0]))
-        reason = (
-            f"moves by so much that a leak of {format_rate(shown, 0)} would not have shown; record for about {needed}"
-        )
+        watched_s = window_s[1] - window_s[0]
+        needed, leak = format_duration(max(2.0, hidden) * watched_s), format_rate(shown, watched_s)
+        reason = f"moves by so much that a leak of {leak} would not have shown; record for about {needed}"
         leaking, least = None, None
     found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least, judged=view.trend)
     return _weighed(found, nearest(limits(recording)), horizon_s)
@@ -152,13 +165,13 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
     span_s = growth.end_s - growth.start_s
     unseen_bytes = (least or 0.0) * span_s / 3600
     if growth.leaking is False and least is not None and unseen_bytes > room:
-        reason = f"a leak of {format_rate(least, 0)} would not have shown, and would have filled {limit.label}"
-        return replace(growth, leaking=None, reason=reason, least_bytes_per_hour=None)
+        reason = f"a leak of {format_rate(least, span_s)} would not have shown, and would have filled {limit.label}"
+        return replace(growth, leaking=None, reason=reason)
     if growth.leaking is False and least is not None and least > least_per_hour > 0:
         needed_s = span_s * least / least_per_hour
         if horizon_s is None:
             return replace(growth, enough_s=needed_s)
-        reason = f"a leak of {format_rate(least, 0)} would not have shown, and matters {within}"
+        reason = f"a leak of {format_rate(least, span_s)} would not have shown, and matters {within}"
         return replace(growth, leaking=None, reason=f"{reason}; record for about {format_duration(needed_s)}")
     return growth
 
@@ -222,7 +235,7 @@ def _limited(filling: Fills, main: ProcessGrowth) -> tuple[bool | None, str] | N
     reason = f"{first.name} fills up to {limit}"
     if filling.share >= ENOUGH and filling.other_share < TOLD_SHARE:
         return False, reason
-    return None, f"{reason}, which explains {filling.share:.0%} of the growth; a longer run would show the rest"
+    return None, f"{reason}, which explains {filling.share:.0%} of the growth; record longer to see the rest"
 
 
 def no_growth(kind: str, growth: TreeGrowth) -> RuledOut | Skipped:

@@ -95,7 +95,7 @@ def _but_of_each(job: Job, trend: Trend, least_bytes: int) -> Trend:
     gained = [p.within(trend.start_s, trend.end_s, job.time_s).growth_bytes for p in ended]
     if trend.growth_bytes - sum(bytes for bytes in gained if bytes >= LEAST_BYTES) >= least_bytes:
         return trend
-    reason = f"{trend.reason}, but of no process by itself; a longer run would show"
+    reason = f"{trend.reason}, but of no process by itself; record longer to be sure"
     return replace(trend, verdict=CANNOT_TELL, reason=reason)
 
 
@@ -282,7 +282,7 @@ class Riser:
     @property
     def doubt(self) -> str:
         """Why nobody can tell, where it is not steady enough to be believed and too much to be called none."""
-        return f"{self._seen}; a longer run would show"
+        return f"{self._seen}; record longer to be sure"
 
     @property
     def witness(self) -> Witness:

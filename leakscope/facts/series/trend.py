@@ -254,7 +254,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
         gain += slope * max(0.0, end_s - float(at[-1]))
         told = f"grew by {format_bytes(gain)} in {end_s - start_s:.0f} s{reason}"
         if steps_s and gain < MOST * least:
-            return cannot_tell(f"{told}, but for steps; a longer run would show", STEPS)
+            return cannot_tell(f"{told}, but for steps; record longer to be sure", STEPS)
         return Trend(GROWING, told, start_s, end_s, int(max(0.0, gain)), slope, low, high, GROWTH, odds)
 
     def stood(model: str, **up_to: float) -> Trend:
@@ -270,7 +270,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
             return growing(", by as much in each stretch of it", floors, whole.odds)
         if whole.share == 1.0 and not whole.ends and (is_straight or growth >= (1 - PART) * least):
             told = f"rose without a pause, but by no more than {format_bytes(to_end)}"
-            return cannot_tell(f"{told}; a longer run would show", GROWTH)
+            return cannot_tell(f"{told}; record longer to be sure", GROWTH)
         return stood(LEVEL)
     taken, steps = _steps(t, y, np.array(at_floors), least)
     others = floors - taken
@@ -280,7 +280,7 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     window = replace(window, odds=1 - rest.odds)
     if steps and np.diff(retained(others))[:-1].sum() < least:
         if _is_repeated(steps, at, least):
-            return cannot_tell(f"{seen}; a longer run would show", STEPS)
+            return cannot_tell(f"{seen}; record longer to be sure", STEPS)
         flat, is_one = stood(STEPS), len(steps) == 1  # two may be one rise that was met half done
         if flat.model == RAMP and not is_one:
             return flat
@@ -296,26 +296,26 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     )
     if rises_late and rest.is_spread:
         if rest.pauses:
-            return cannot_tell("jumped only twice; a longer run would show", STEPS)
+            return cannot_tell("jumped only twice; record longer to be sure", STEPS)
         if goes_on:
             return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
     if started_s is not None and has_begun:
-        told = f"grew before the first training step, for {min(started_s, t[-1]) - t[0]:.0f} s; a longer run would show"
-        return cannot_tell(told, RAMP)
+        lasted = f"{min(started_s, t[-1]) - t[0]:.0f} s"
+        return cannot_tell(f"grew before the first training step, for {lasted}; record longer to be sure", RAMP)
     if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
-        return cannot_tell("the growth slows down; a longer run would show whether it ends", SATURATION)
+        return cannot_tell("the growth slows down; record longer to see whether it ends", SATURATION)
     is_late = rest.risen[0] >= rises.size // 2 and len(rest.risen) >= FEWEST and rest.quiet == 0
     if is_late and floors[: rest.risen[0]].max() <= floors[-1] - MOST * to_end:
-        return cannot_tell("grew towards its end only, and was still growing; a longer run would show", GROWTH)
+        return cannot_tell("grew towards its end only, and was still growing; record longer to be sure", GROWTH)
     heights, troughs = _falls(y)
     all_rise = len(troughs) >= FEWEST and bool((np.diff(troughs) > 0).all())
     if all_rise and troughs[-1] - troughs[0] >= max(least, PART * float(np.median(heights))):
-        return cannot_tell("rises and falls, and each floor was higher; a longer run would show", UPS_AND_DOWNS)
+        return cannot_tell("rises and falls, and each floor was higher; record longer to be sure", UPS_AND_DOWNS)
     flat = stood(UPS_AND_DOWNS if heights else LEVEL)
     if rest.quiet <= 1 and rest.keeps_rising:
         flat = replace(flat, reason="the growth is coming to an end: the last third added little", model=SATURATION)
         if steps and _is_late(steps, at):
-            return cannot_tell(f"{flat.reason}; it {seen}; a longer run would show", SATURATION)
+            return cannot_tell(f"{flat.reason}; it {seen}; record longer to be sure", SATURATION)
     is_told = flat.model == RAMP or not steps
     return flat if is_told else replace(flat, reason=f"{seen}; apart from that, {flat.reason}")
 

@@ -52,7 +52,8 @@ def left_behind(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[So
     for thing in _LEAVE:
         lines = find_calls(sources, *thing.also_by, given=thing.given, without=thing.without)
         if not lines and thing.asks is not None and any(thing.asks in stack.native_stack for stack in grown):
-            lines = find_calls(sources, *thing.also_by, given=thing.given)  # what ``**options`` give is not to be read
+            bounded = find_calls(sources, *thing.also_by, given=thing.without)
+            lines = [line for line in find_calls(sources, *thing.also_by) if line not in bounded]  # by ``**options``
         called += [(thing, lines)] if lines else []
     if not called:
         return None
