@@ -21,16 +21,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterator, Sequence
 
-from ..confidence import FAIR, NEUTRAL, PROVEN, STRONGLY_AGAINST, Ground, graded
+from ..confidence import FAIR, NEUTRAL, PROVEN, STRONG, STRONGLY_AGAINST, Ground, graded
 from ..evidence.idle_workers import resting_pids
 from ..evidence.sentences import let_go, listed, untyped, wasted
 from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import first_reader, reference_count, use_of
 from ..facts.case import Case
-from ..facts.code.adding import Line, adding_lines
+from ..facts.code.adding import Line, adding_lines, removing_lines
+from ..facts.code.caps import caps
+from ..facts.code.statements import is_looked_up_first, statement_at
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of, has_same_figures
+from ..facts.heap.place import Place
 from ..facts.subject import Held
 from ..facts.tables import without_last
 from ..facts.where.holders import about, defined_at
@@ -41,6 +44,8 @@ from ..units import FULL, HARDLY, MOST, WORTH, format_bytes, format_count
 NEEDS = ("takes",)
 TELLS = (WASTE,)
 _KIND = "dataset-copies"
+_COMPARED = Ground("the rows that were compared are the same in all of them", PROVEN)
+_AS_MANY = Ground("each has as many, as large, and gets no more: all that there is to look up", STRONG)
 _BY_LENGTH = "their rows have the same lengths; words were not compared"
 _WORDS = {
     "records": "records",
@@ -69,11 +74,13 @@ def findings(
     seen: list[tuple[list[Form], float, list[ProcessGrowth]]] = []
     everywhere: dict[Hashable, dict[int, tuple[ProcessGrowth, Form]]] = {}  # by content, of each process the largest
     of_parents: set[Hashable] = set()  # which their forks have at the same addresses
+    of_loaders = {one.pid for team in case.teams if team.is_loader for one in team.alive}
     for process in sorted(growth.processes, key=lambda process: process.is_fork):
         forms = _forms(case, process, modules)
+        filled = _filled(case, process) if process.pid in of_loaders else []
         containers += len(forms)
         of_parents |= set() if process.is_fork else {form.addresses for form in forms}
-        for form in forms if process.pid not in resting else ():
+        for form in (*forms, *filled) if process.pid not in resting else ():
             is_own = form.addresses not in of_parents and float(process.private_bytes[-1]) >= form.bytes
             if is_own or not process.is_fork:
                 key = form.content if form.tells else (form.path, form.content)
@@ -121,6 +128,28 @@ def _forms(case: Case, process: ProcessGrowth, modules: Collection[str]) -> list
     return forms_of(case.heap(process.pid), rows, int(takes["take"].iloc[-1]), modules) if is_any else []
 
 
+def _filled(case: Case, process: ProcessGrowth) -> list[Form]:
+    """Caches of a loader's worker that have become no longer since the snapshot before: where rows come in any order,
+    each is asked for all of them in the end.
+    """
+    places = case.heap(process.pid).places if any("shuffle=True" in source.text for source in case.sources) else ()
+    large = (one for one in places if one.has_users_name and one.has_length and one.deep_bytes[-1] >= WORTH)
+    return [
+        Form(one, one, "", int(one.length[-1]), int(one.deep_bytes[-1]), {}, ())
+        for one in large
+        if len(one.length) > 1 and one.length[-1] == one.length[-2] and _is_looked_up(case, one)
+    ]
+
+
+def _is_looked_up(case: Case, place: Place) -> bool:
+    """What is there is kept, and no more than that decides what is."""
+    holder, variable = place.as_holder(), place.reference.variable or ""
+    adding = (line for line in adding_lines(case.sources, holder) if line.kind == "adds")
+    found = (statement_at(case.sources, line.file, line.line, variable) for line in adding)
+    is_asked_first = any(one is not None and is_looked_up_first(one) for one in found)
+    return is_asked_first and not caps(case.sources, holder) and not removing_lines(case.sources, holder)
+
+
 def _spare(held_alike: Sequence[tuple[ProcessGrowth, Form]]) -> int:
     sizes = [form.bytes for _, form in held_alike]
     return sum(sizes) - max(sizes)
@@ -139,7 +168,7 @@ def _of_each_process(case: Case, held_alike: Sequence[tuple[ProcessGrowth, Form]
         _KIND,
         f"Each of {count} processes holds {form.name} for itself, {format_bytes(spare)} more than needed",
         severity=severity,
-        grounds=[Ground("the rows that were compared are the same in all of them", PROVEN)],
+        grounds=[_COMPARED if form.columns or form.rows else _AS_MANY],
         bytes=spare,
         process=process,
         line=line or defined_at(form.named),

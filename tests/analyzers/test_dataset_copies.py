@@ -245,6 +245,48 @@ def test_a_table_that_each_spawned_process_loads_is_there_once_too_often(tmp_pat
         assert (finding.subject.file, finding.subject.line) == (FILE, 2)
 
 
+CACHED = """\
+from torch.utils.data import DataLoader
+
+class Clips:
+    def __init__(self):
+        self.decoded = {}
+
+    def __getitem__(self, at):
+        clip = self.decoded.get(at)
+        if clip is None%s:
+            clip = self.decoded[at] = decode(at)
+        return clip
+
+def main():
+    for batch in DataLoader(Clips(), num_workers=2, shuffle=%s):
+        train(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "shuffle", "lengths", "count"),
+    [
+        ("", "True", (900, 900), 1),
+        ("", "True", (700, 900), 0),  # it goes on: each may have others yet
+        ("", "False", (900, 900), 0),  # each worker is asked for its own batches
+        (" and len(self.decoded) < 900", "True", (900, 900), 0),  # which came first
+    ],
+)
+def test_a_full_cache_that_each_loader_worker_has_is_there_once_too_often(tmp_path, limit, shuffle, lengths, count):
+    builder = trainer(tmp_path, leak=0).source(PID, FILE, CACHED % (limit, shuffle))
+    place = {"path": "main() data.decoded", "type_name": "dict", "deep_bytes": 60 * MiB, "edge_kind": "attribute"}
+    name = {"owner": "Clips", "owner_module": "__main__", "owner_file": FILE, "is_user": True, "variable": "decoded"}
+    for pid in (PID + 1, PID + 2):
+        builder.process(pid, ppid=PID, role="dataloader-worker", born_s=1.0).note(pid, 1.0, "forked", "by a DataLoader")
+        builder.samples(pid, [200 * MiB] * 60, from_s=1.0).source(pid, FILE, CACHED % (limit, shuffle))
+        for number, length in enumerate(lengths, 1):
+            builder.take(pid, number, 2.0 * number, holders=[{**place, **name, "length": length}])
+    findings = asked(builder.open(), only=["dataset-copies"]).findings
+    assert [finding.bytes for finding in findings] == [60 * MiB] * count
+    assert all("each of 2 processes" in finding.title.lower() for finding in findings)
+
+
 def test_small_copies_are_nobodys_problem(tmp_path):
     examples = records()
     findings, _ = looked(tmp_path, megabytes=5, examples=examples, texts=formatted(examples))

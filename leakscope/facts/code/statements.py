@@ -281,7 +281,9 @@ def is_looked_up_first(found: Statement) -> bool:
 
     Also behind what returns the one that is there.
     """
-    pair = stored(found.node)
+    made = found.node
+    parts = [ast.Assign([one], made.value) for one in made.targets] if isinstance(made, ast.Assign) else [made]
+    pair = next(filter(None, map(stored, parts)), None)  # also of one = rows[key] = read(key)
     if pair is None:
         return False
     name = ast.dump(pair[0])
