@@ -284,17 +284,19 @@ def test_what_training_may_need_is_not(tmp_path: Path, last_step_s: float, froze
     assert not [finding for finding in report.findings if finding.bytes > 20 * MB]
 
 
+SIZES = np.array([0.0, 100.0 * MB])
+
+
+def named(path: str, kind: str, variable: str | None, parent: Place | None, *, is_user: bool) -> Place:
+    reference = Reference(kind, variable, "main", "__main__", "/job/daily.py", None, is_user)
+    found = Place(path, "numpy.ndarray", reference, SIZES, np.ones(2), np.zeros(2), parent=parent)
+    if parent is not None:
+        parent.children.append(found)
+    return found
+
+
 def test_a_block_that_two_tables_have_is_known_by_one_of_them() -> None:
     """Neither keeps it alone: it hangs on the function that has both."""
-    sizes = np.array([0.0, 100.0 * MB])
-
-    def named(path: str, kind: str, variable: str | None, parent: Place | None, *, is_user: bool) -> Place:
-        reference = Reference(kind, variable, "main", "__main__", "/job/daily.py", None, is_user)
-        found = Place(path, "numpy.ndarray", reference, sizes, np.ones(2), np.zeros(2), parent=parent)
-        if parent is not None:
-            parent.children.append(found)
-        return found
-
     main = named("main()", "reference", None, None, is_user=False)
     orders = named("main() orders", "local", "orders", main, is_user=True)
     orders.deep_bytes = np.array([0.0, 1.0 * MB])
@@ -302,6 +304,14 @@ def test_a_block_that_two_tables_have_is_known_by_one_of_them() -> None:
     block.named_by = orders
     assert shared_table(block) is orders and shared_table(orders) is None
     assert list(held_by_users(main, 4.0 * MB)) == [block]
+
+
+def test_a_model_that_is_known_by_its_key_is_held_as_a_whole() -> None:
+    models = named("main() models", "local", "models", None, is_user=True)
+    model = named("main() models['large']", "item", None, models, is_user=False)
+    parts = named("main() models['large']._modules", "attribute", "_modules", model, is_user=True)
+    parts.has_parts = True
+    assert list(held_by_users(models, 4.0 * MB)) == [model]
 
 
 BY_KEY = """

@@ -41,18 +41,19 @@ def held_by_users(place: Place, least_bytes: float) -> Iterator[Place]:
     """
     if place.deep_bytes[-1] < least_bytes:
         return
+    is_named = place.has_users_name or has_key(place)
     if is_optimizer(place.type_name):
-        yield from [place] if place.has_users_name or has_key(place) else ()
+        yield from [place] if is_named else ()
         return
     namespaces = (child for child in place.children if child.reference.edge_kind == "namespace")
-    if place.has_users_name and any(map(is_model, (place, *namespaces))):
+    if is_named and any(map(is_model, (place, *namespaces))):
         yield place
         return
     inner = [found for child in place.children for found in held_by_users(child, least_bytes)]
     yield from inner
     if inner or _trains(place) or _has_model(place):
         return
-    if place.has_users_name or has_key(place) or shared_table(place) is not None:
+    if is_named or shared_table(place) is not None:
         yield place
 
 
