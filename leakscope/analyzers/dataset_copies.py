@@ -86,7 +86,8 @@ def findings(
                 seen.append((group, agreement, [process]))
     for alike, agreement, processes in seen:
         for copies in _Copies(case, processes, alike, agreement).of_one_content():
-            if copies.wasted >= max(min_wasted_bytes, min_wasted_share * copies.held):
+            # Of what nothing reads any more in whatever form held-memory tells, all together.
+            if not copies.is_over and copies.wasted >= max(min_wasted_bytes, min_wasted_share * copies.held):
                 found = True
                 yield copies.finding()
     held = sum(float(process.held_bytes[-1]) for process in growth.processes)
@@ -127,8 +128,10 @@ def _spare(held_alike: Sequence[tuple[ProcessGrowth, Form]]) -> int:
 
 def _of_each_process(case: Case, held_alike: Sequence[tuple[ProcessGrowth, Form]], held: float) -> Finding:
     """Processes that did not inherit it: each has loaded it, or was sent it."""
-    process, form = max(held_alike, key=lambda one: (one[1].named.has_users_name, one[1].bytes))
-    line, count, spare = _line(case, form), len(held_alike), _spare(held_alike)
+    lines = [_line(case, form) for _, form in held_alike]
+    said = zip(lines, held_alike)
+    line, (process, form) = max(said, key=lambda one: (one[0] is not None, one[1][1].bytes))  # by a name in the sources
+    count, spare = len(held_alike), _spare(held_alike)
     severity, share = wasted(case, spare, held, whose="all", what=f"all but one are {format_bytes(spare)},")
     made = f", made at {line.place}" if line is not None else ""
     text = f"{form.name} has {format_count(form.row_count)} rows in each, {format_bytes(form.bytes)}{made}"
@@ -211,6 +214,10 @@ class _Copies:
         kept = [form for form in others if len(form.columns) > widest] if self._used else others[:1]
         others = [] if len(self._used) > 1 else others
         return sum(form.bytes for form in (*self._over, *others)) - sum(form.bytes for form in kept if form in others)
+
+    @property
+    def is_over(self) -> bool:
+        return len(self._over) == len(self._group)
 
     @property
     def _knows_use(self) -> bool:

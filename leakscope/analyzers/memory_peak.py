@@ -64,11 +64,12 @@ def findings(
     if not is_far or passing.above_s >= most_of_time * lasted_s:
         yield RuledOut(_KIND, told, figures)
         return
-    makers = came_to_peak(process, passing.time_s, passing.level_s)
-    if sum(one.bytes for one in makers if one.bytes < np.inf) < MOST * more:
-        yield Skipped(_KIND, f"{told}; no samples of allocations say which lines had it")
-        return
-    yield _finding(case, process, passing, makers, figures)
+    for at_s in (passing.time_s, *passing.as_high_s):
+        makers = came_to_peak(process, at_s, passing.level_s)
+        if sum(one.bytes for one in makers if one.bytes < np.inf) >= MOST * more:
+            yield _finding(case, process, passing._replace(time_s=at_s), makers, figures)
+            return
+    yield Skipped(_KIND, f"{told}; no samples of allocations say which lines had it")
 
 
 def _finding(

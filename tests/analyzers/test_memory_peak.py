@@ -71,6 +71,13 @@ def test_a_peak_that_only_the_kernel_saw_is_told_too(tmp_path: Path) -> None:
     assert any("between two samples" in one.text for one in finding.evidence)
 
 
+def test_a_peak_that_comes_again_and_again_is_told_by_the_one_that_samples_explain(tmp_path: Path) -> None:
+    """Even where a snapshot came in the midst of one, and had most of the time that is left at the peak."""
+    (finding,) = run(tmp_path, [*[150] * 4, *[500] * 3] * 6, {5: 320, 6: 130}).findings
+    assert says(finding.title, "500 MiB", "the usual 150 MiB", "DataFrame.to_numpy of prepare()")
+    assert says(finding.remedy[0], "as high more than once")
+
+
 @pytest.mark.parametrize(
     ("held_mb", "then_mb", "called"),
     [

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...findings import LEVEL, PEAK, Bill, Peak
 from ...storage import Recording
-from ...units import FULL, SOON_S
+from ...units import FEWEST, FULL, MUCH, SOON_S
 from ..growth.processes import BETWEEN, recorded_peak
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats
@@ -42,7 +43,7 @@ class Passing(NamedTuple):
 
     ``time_s``, ``level_s``: when it was, and the level. Before ``since_s`` and after ``until_s`` the job held no more
     than at that. ``beside_bytes``: the most that it held before and after; ``above_s``: for how long it held more than
-    halfway between level and peak.
+    halfway between level and peak. ``as_high_s``: when else it came as high, the latest first.
     """
 
     bytes: int
@@ -53,6 +54,7 @@ class Passing(NamedTuple):
     since_s: float
     until_s: float
     above_s: float
+    as_high_s: tuple[float, ...] = ()
 
 
 def passing_peak(growth: TreeGrowth, most: Floats, highest: Peak | None, bills: Sequence[Bill]) -> Passing | None:
@@ -62,6 +64,8 @@ def passing_peak(growth: TreeGrowth, most: Floats, highest: Peak | None, bills: 
         return None
     time_s, held = growth.time_s, growth.held_bytes
     peak_s, level_s = moments[PEAK], moments[LEVEL]
+    floor_s = _floor_s(growth)
+    level_s = level_s if floor_s is None else floor_s
     level = float(np.interp(level_s, time_s, held))
     usual = time_s[FULL * held <= level]
     before, after = usual[usual <= peak_s], usual[usual > peak_s]
@@ -71,7 +75,32 @@ def passing_peak(growth: TreeGrowth, most: Floats, highest: Peak | None, bills: 
     beside = most[(time_s <= since_s) | (time_s > until_s + SOON_S)]  # the reading that saw it may have come later
     above = held[:-1] > (level + highest.bytes) / 2
     above_s = float(np.diff(time_s)[above].sum())
-    return Passing(highest.bytes, round(level), round(float(beside.max())), peak_s, level_s, since_s, until_s, above_s)
+    as_high_s = tuple(
+        float(time_s[first + int(np.argmax(held[first:end]))]) for first, end in _runs(FULL * held.max() <= held)
+    )
+    return Passing(
+        highest.bytes, round(level), round(float(beside.max())), peak_s, level_s, since_s, until_s, above_s,
+        as_high_s[::-1],
+    )  # fmt: skip
+
+
+def _floor_s(growth: TreeGrowth) -> float | None:
+    """When the job last held the least, where it comes back to that again and again, and stays: between peaks that last
+    for long the snapshots see no level.
+    """
+    at = np.flatnonzero((growth.time_s >= growth.start_s) & (growth.time_s <= growth.end_s))
+    if not at.size:
+        return None
+    held = growth.held_bytes[at]
+    is_low = FULL * held <= held.min()
+    runs = _runs(is_low)
+    return float(growth.time_s[at[runs[-1][0]]]) if len(runs) >= FEWEST and is_low.mean() >= MUCH else None
+
+
+def _runs(is_so: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """(first, behind the last) of what follows one another."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], is_so.astype(np.int8), [0]))))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist()))
 
 
 def at_most(growth: TreeGrowth, highest: Peak | None) -> Floats:

@@ -37,7 +37,7 @@ def holder_name(place: Place) -> str:
         owner = _owner_beyond_registry(place)
         return f"{owner} ({kind})" if owner is not None else f"{place.path} ({kind})"
     short = owner.rsplit("<locals>.", 1)[-1] if owner is not None else ""
-    if place.root_kind == OUTSIDE:
+    if _is_of_c(place):
         return f"What C code holds of {variable}"
     if edge == "cache":
         return f"{short}() (lru_cache)"
@@ -48,6 +48,11 @@ def holder_name(place: Place) -> str:
     if edge == "default":
         return f"default argument {variable} of {short}() ({kind})"
     return f"{short}.{variable} ({kind})" if short else f"{variable} ({kind})"
+
+
+def _is_of_c(place: Place) -> bool:
+    """Held by C code alone, and no variable of a generator that it goes through."""
+    return place.root_kind == OUTSIDE and place.reference.edge_kind != "local"
 
 
 def defined_at(named: Place) -> Definition:
@@ -84,7 +89,7 @@ def named_in(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line]
     line adds to it: ``KNOWN_ADDER`` is that of one on an object of unknown class. Not where one adds to the
     object itself: from ``_SURE_ADDER``, which ``append`` has and ``register_hook`` has not.
     """
-    if place.root_kind == OUTSIDE:
+    if _is_of_c(place):
         name = str(place.reference.variable)
         given = find_calls_given(sources, function=name) if place.type_name in CALLABLES else []
         return place, given or find_calls_given(sources, methods_of=name)  # a method has the name of its object's class
