@@ -41,7 +41,7 @@ _LEAST_CHANGE = 0.03  # of the larger whole: less moves from run to run
 def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     """What is told of both: its name, before, after."""
     one, two = comparison.before, comparison.after
-    yield "recording", one.path, two.path
+    yield "recording", *_short(one.path, two.path)
     yield "command", _command(one), _command(two)
     yield "ended", _ended(one), _ended(two)
     yield "recorded", format_duration(one.duration_s), format_duration(two.duration_s)
@@ -63,6 +63,16 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
             _workers(row.before_count, row.before_bytes_each),
             _workers(row.after_count, row.after_bytes_each),
         )
+
+
+def _short(one: str, two: str) -> tuple[str, str]:
+    """Two paths by as much of their ends as tells them apart; the file's name alone, where that does."""
+    parts = [path.split("/") for path in (one, two)]
+    for count in range(1, max(map(len, parts))):
+        ends = ["/".join(part[-count:]) for part in parts]
+        if ends[0] != ends[1]:
+            return ends[0], ends[1]
+    return one, two
 
 
 def _wholes(changes: Sequence[BillChange]) -> tuple[int, int]:
