@@ -6,6 +6,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from .findings import Excerpt, Finding, Ignored, LedgerRow, Peak, RecordingFacts, Report, RuledOut, Skipped, Verdict
 from .signals import FATAL_SIGNALS, signal_name
@@ -126,7 +127,7 @@ def _folded(line: str, width: int) -> str:
     return "\n".join(wrapper.wrap(line))
 
 
-_LEAST_WIDTH = 20
+_LEAST_WIDTH, _LEAST_CELL = 20, 16
 _COLUMN = re.compile(r" {2,}")
 _WIDEST = 110  # longer lines are hard to read
 
@@ -147,11 +148,15 @@ def wrapped(texts: Iterable[str], width: int, indent: str = "") -> list[str]:
 
 
 def columns(table: Sequence[Sequence[str]], width: int) -> list[str]:
-    """A row a line, the heads first; or where that is too wide each figure on a line of its own."""
+    """A row a line, the heads first; where that is too wide its widest cells go on in the next line, or, where that
+    would be many, each figure has a line of its own.
+    """
     table = [[printable(cell) for cell in row] for row in table]
     widths = [max(map(len, column)) for column in zip(*table)]
+    while sum(widths) + 2 * len(widths) > width and max(widths) > _LEAST_CELL:
+        widths[widths.index(max(widths))] -= 1
     if sum(widths) + 2 * len(widths) <= width:
-        return [("  " + "  ".join(cell.ljust(size) for cell, size in zip(row, widths))).rstrip() for row in table]
+        return [line for row in table for line in _cells(row, widths)]
     heads, *rows = table
     broad = max(map(len, heads))
     lines = []
@@ -159,6 +164,16 @@ def columns(table: Sequence[Sequence[str]], width: int) -> list[str]:
         lines.append(f"  {row[0]}")
         lines += [f"    {head.ljust(broad)}  {cell}" for head, cell in zip(heads[1:], row[1:]) if cell]
     return lines
+
+
+def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """The lines of a row."""
+    parts = [
+        textwrap.wrap(cell, size, break_on_hyphens=False, subsequent_indent="  " * cell.startswith("· ")) or [""]
+        for cell, size in zip(row, widths)
+    ]
+    for line in zip_longest(*parts, fillvalue=""):
+        yield ("  " + "  ".join(cell.ljust(size) for cell, size in zip(line, widths))).rstrip()
 
 
 def paragraphs(parts: Iterable[Sequence[str]]) -> str:

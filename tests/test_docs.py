@@ -11,6 +11,7 @@ import difflib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -319,6 +320,55 @@ def test_every_kind_has_a_page_with_all_its_sections():
 def test_a_kinds_page_shows_what_its_recording_says(kind):
     shown = (kind_reports.REPORTS / f"{kind}.txt").read_text("utf-8")
     assert shown == kind_reports.excerpt(*kind_reports.report_of(kind)), "run `make docs`"
+
+
+_COMMAND = re.compile(r"^(?:\s*- run: )?(?:\$ )?(?:[A-Z_]+=\S+ )*(?:srun |mpirun .*?|uv run )?(leakscope(?: .*)?)$")
+_ENDS = ("|", "||", "&&", ";", ">", ">>", "2>", "<", "&", "#")
+_OF_THE_RECORDER = {"record": options.parse_record, "attach": options.parse_attach}
+
+
+def _printed_commands() -> Iterator[tuple[Path, list[str]]]:
+    """Each command of ours in a block of README.md or a page that is written by hand, without what stands behind it."""
+    for page in _written_by_hand():
+        for language, block in re.findall(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", page.read_text("utf-8"), re.M | re.S):
+            if language not in ("", "bash", "console", "sh", "yaml"):
+                continue
+            for line in block.replace("\\\n", " ").splitlines():
+                if (found := _COMMAND.match(line)) and not any(
+                    found[1].count(mark) % 2 for mark in "'\""
+                ):  # a query has lines
+                    words = shlex.split(found[1], comments=True)
+                    end = next((at for at, word in enumerate(words) if word in _ENDS or word.endswith(";")), len(words))
+                    yield page, words[1:end]
+
+
+def test_every_printed_command_is_one_that_the_program_takes():
+    """As a reader types them: each has its command, its options, and values that these take."""
+    seen, wrong = 0, []
+    for page, words in _printed_commands():
+        seen += 1
+        if (said := _is_refused(words)) is not None:
+            wrong.append(f"{page.relative_to(DOCS.parent)}: leakscope {shlex.join(words)}: {said}")
+    assert seen > 60 and not wrong, "\n".join(wrong)
+
+
+def _is_refused(words: list[str]) -> str | None:
+    """Why; None where it is taken."""
+    try:
+        if words[:1] and words[0] in _OF_THE_RECORDER:
+            _OF_THE_RECORDER[words[0]](words[1:], {})
+            return None
+        group: click.Command = cli.cli
+        context = click.Context(group, info_name="leakscope")
+        while isinstance(group, click.Group):
+            name, group, words = group.resolve_command(context, words)
+            context = click.Context(group, info_name=name, parent=context)
+        group.make_context(group.name, list(words), parent=context.parent)
+    except click.exceptions.Exit:  # --help, --version
+        return None
+    except (click.ClickException, LeakscopeError) as error:
+        return error.format_message() if isinstance(error, click.ClickException) else str(error)
+    return None
 
 
 def test_no_option_is_shown_with_a_backslash():

@@ -41,7 +41,7 @@ _LEAST_CHANGE = 0.03  # of the larger whole: less moves from run to run
 def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     """What is told of both: its name, before, after."""
     one, two = comparison.before, comparison.after
-    yield "recording", one.path, two.path
+    yield "recording", *_short(one.path, two.path)
     yield "command", _command(one), _command(two)
     yield "ended", _ended(one), _ended(two)
     yield "recorded", format_duration(one.duration_s), format_duration(two.duration_s)
@@ -54,15 +54,25 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
     if one.wasted_bytes or two.wasted_bytes:
         yield "wasted", format_bytes(one.wasted_bytes), format_bytes(two.wasted_bytes)
     level, most = ([one for one in comparison.bill if one.moment == moment] for moment in (LEVEL, PEAK))
-    yield from _bill("its memory", level)
+    yield from _bill("memory as usual", level)
     if any(high > (1 + _LEAST_CHANGE) * low for low, high in zip(_wholes(level), _wholes(most))):
-        yield from _bill("at its peak", most)
+        yield from _bill("memory at its peak", most)
     for row in comparison.workers:
         yield (
-            f"{row.role}s at once",
+            f"{row.role}s at once, private",
             _workers(row.before_count, row.before_bytes_each),
             _workers(row.after_count, row.after_bytes_each),
         )
+
+
+def _short(one: str, two: str) -> tuple[str, str]:
+    """Two paths by as much of their ends as tells them apart; the file's name alone, where that does."""
+    parts = [path.split("/") for path in (one, two)]
+    for count in range(1, max(map(len, parts))):
+        ends = ["/".join(part[-count:]) for part in parts]
+        if ends[0] != ends[1]:
+            return ends[0], ends[1]
+    return one, two
 
 
 def _wholes(changes: Sequence[BillChange]) -> tuple[int, int]:
@@ -77,7 +87,7 @@ def _bill(when: str, changes: Sequence[BillChange]) -> Iterator[tuple[str, str, 
         sizes = one.before_bytes, one.after_bytes
         if sizes != (None, None) and abs((sizes[1] or 0) - (sizes[0] or 0)) >= least:
             before, after = ("not measured" if size is None else format_bytes(size) for size in sizes)
-            told.append((BILL_NAMES.get(one.account, one.account), before, after))
+            told.append((f"· {BILL_NAMES.get(one.account, one.account)}", before, after))
     if told and changes[0].before_s is not None and changes[0].after_s is not None:
         yield when, f"at {format_duration(changes[0].before_s)}", f"at {format_duration(changes[0].after_s)}"
     yield from told

@@ -31,6 +31,7 @@ class Map:
 
     title: str
     sentence: str
+    count: str
     key: int
     width: int
     height: int
@@ -122,9 +123,20 @@ def _map(heat: Heat, key: int, most: float) -> Map:
             shade_of.setdefault(shade, []).append(at)
     grows = sum(map(len, shade_of.values()))
     name = heat.job + (f", attempt {heat.attempt}" if heat.attempt is not None else "")
-    sentence = f"{name}: {grows:,} of {size:,} ranks grow"
+    count = f"{grows:,} of {size:,}"
     shades = [(_SHADES[shade], _path(cells)) for shade, cells in sorted(shade_of.items())]
-    return Map(name, sentence, key, across, bands * (deep + 1) - 1, deep, across, _path(known), shades)
+    return Map(
+        name,
+        f"{name}: {count} ranks grow",
+        count,
+        key,
+        across,
+        bands * (deep + 1) - 1,
+        deep,
+        across,
+        _path(known),
+        shades,
+    )
 
 
 def _ranks_of_a_node(nodes: Sequence[str]) -> int:

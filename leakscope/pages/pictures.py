@@ -21,6 +21,7 @@ _LEFT, _LEFT_OF_BARS = 90, 260
 _LETTER = 6.3  # pixels of a letter of 11 pixels, on average
 _LONGEST_LABEL, _LONGEST_NAME = 40, 80  # letters, of a bar and in a legend
 _ROW, _BAR_ROW, _BOX_ROW = 18, 22, 22
+_MOST_ORDERED = 8  # names of curves from early to late
 _SCALE = 2  # of PNG: as many pixels as a dense screen has
 _VARIABLE = re.compile(r"(?<![\w-])--([\w-]+): ([^;:]+);")
 _BLOCK = re.compile(r"[^{}]+")
@@ -38,7 +39,9 @@ def of_plot(plot: Plot) -> str:
     named = [(shape.slot, shape.dash, shape.name) for shape in chart.shapes]
     named = named[::-1] if plot.stacked else named
     spans = [(slot, 0, f"{lane.name}: {name}") for lane in chart.lanes for name, slot in lane.spans.items()]
-    names = [] if plot.ordered else [*_in_rows(named, height)]
+    if plot.ordered and len(named) > _MOST_ORDERED:  # colours between these two say which is when
+        named = [named[0], named[-1]]
+    names = [*_in_rows(named, height)]
     if spans and plot.stacked:
         names += _in_rows(spans, names[-1][1] + _ROW)
     bottom = names[-1][1] + 12 if names else height

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -345,7 +346,7 @@ def test_what_no_snapshot_looked_into_is_not_measured_and_no_zero(compared):
     found = {change.account: (change.before_bytes, change.after_bytes) for change in changes}
     assert found == {"code": (10 * MiB, 10 * MiB), "data": (20 * MiB, None), "not-measured": (0, 20 * MiB)}
     told = {name: (before, after) for name, before, after in rows(replace(compared(LEAK, LEAK), bill=changes))}
-    assert told["what your variables hold"] == ("20.0 MiB", "not measured")
+    assert told["· what your variables hold"] == ("20.0 MiB", "not measured")
 
 
 def test_bills_of_runs_that_grow_are_of_moments_at_which_both_had_come_as_far(compared):
@@ -354,7 +355,7 @@ def test_bills_of_runs_that_grow_are_of_moments_at_which_both_had_come_as_far(co
     level = [one for one in result.bill if one.moment == LEVEL]
     assert {(one.before_s, one.after_s) for one in level} == {(29.0, 30.0)}
     told = [(name, before, after) for name, before, after in rows(result)]
-    assert ("at its peak", "at 29.8 s", "at 59.8 s") in told, "of the peaks each is told"
+    assert ("memory at its peak", "at 29.8 s", "at 59.8 s") in told, "of the peaks each is told"
 
 
 def test_recordings_without_samples_tell_nothing(tmp_path):
@@ -514,3 +515,16 @@ def test_report_check_and_comparison_tell_one_rate(tmp_path, columns):
     assert most in check_case(clean, rules).outcomes[0].text
     if result.aligned_by == "second":
         assert f"{per_minute} before, at most {most} after" in result.reason
+
+
+def test_a_table_fits_80_columns_a_row_a_line(tmp_path, monkeypatch):
+    """Long paths are told by their ends, and what is still too wide goes on in the next line."""
+    monkeypatch.setenv("COLUMNS", "80")
+    one, two = (
+        run(tmp_path / f"{name}-with-a-long-name", **columns).open() for name, columns in (("a", LEAK), ("b", {}))
+    )
+    lines = render(compare(one, two), "terminal").splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) < 40
+    table = "\n".join(lines)
+    assert "a-with-a-long-name" in table and str(tmp_path) not in table
+    assert re.search(r"^  peak +\d+ MiB +\d+ MiB$", table, re.MULTILINE)

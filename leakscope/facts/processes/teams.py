@@ -199,7 +199,7 @@ def inherited(
 
 
 def _inherited_bytes(place: Place) -> Floats:
-    """Of Python objects, without what a loader's iterator has: the order of rows comes once its workers are there."""
+    """Of Python objects, without a loader's iterator: the order of the rows comes when its workers are there."""
     later = (one.object_bytes for one in (place, *place.children) if one.type_name.startswith(_ITERATORS))
     return np.maximum(place.object_bytes - sum(later, np.zeros(len(place.deep_bytes))), 0.0)
 
