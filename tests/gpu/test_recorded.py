@@ -110,7 +110,7 @@ def test_it_is_of_the_program_as_it_is_now_and_of_no_machine(name: str) -> None:
 def test_a_limit_that_the_program_set_itself_ends_it() -> None:
     """And no other process on the device, of which there were ten."""
     crash = only(judged("batch_too_large"), "crash")
-    assert says(crash.title, "GPU 0 ran out of memory", "256 MiB", "allows itself 4.0 GiB")
+    assert says(crash.title, "GPU 0 ran out of memory", "256 MiB", "limits itself to 4.0 GiB")
     assert crash.subject.line == next(
         at for at, line in enumerate(program("batch_too_large").splitlines(), 1) if "loss = model(batch)" in line
     )
