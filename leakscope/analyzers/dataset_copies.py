@@ -33,7 +33,6 @@ from ..facts.code.caps import caps
 from ..facts.code.statements import is_looked_up_first, statement_at
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of, has_same_figures
-from ..facts.heap.place import Place
 from ..facts.subject import Held
 from ..facts.tables import without_last
 from ..facts.where.holders import about, defined_at
@@ -130,24 +129,21 @@ def _forms(case: Case, process: ProcessGrowth, modules: Collection[str]) -> list
 
 def _filled(case: Case, process: ProcessGrowth) -> list[Form]:
     """Caches of a loader's worker that have become no longer since the snapshot before: where rows come in any order,
-    each is asked for all of them in the end.
+    each is asked for all of them in the end. Not where its length decides what is kept.
     """
     places = case.heap(process.pid).places if any("shuffle=True" in source.text for source in case.sources) else ()
-    large = (one for one in places if one.has_users_name and one.has_length and one.deep_bytes[-1] >= WORTH)
-    return [
-        Form(one, one, "", int(one.length[-1]), int(one.deep_bytes[-1]), {}, ())
-        for one in large
-        if len(one.length) > 1 and one.length[-1] == one.length[-2] and _is_looked_up(case, one)
-    ]
-
-
-def _is_looked_up(case: Case, place: Place) -> bool:
-    """What is there is kept, and no more than that decides what is."""
-    holder, variable = place.as_holder(), place.reference.variable or ""
-    adding = (line for line in adding_lines(case.sources, holder) if line.kind == "adds")
-    found = (statement_at(case.sources, line.file, line.line, variable) for line in adding)
-    is_asked_first = any(one is not None and is_looked_up_first(one) for one in found)
-    return is_asked_first and not caps(case.sources, holder) and not removing_lines(case.sources, holder)
+    found = []
+    for place in places:
+        stands = len(place.length) > 1 and place.length[-1] == place.length[-2] and place.deep_bytes[-1] >= WORTH
+        if not (stands and place.has_length and place.has_users_name):
+            continue
+        holder, variable = place.as_holder(), place.reference.variable or ""
+        adding = [line for line in adding_lines(case.sources, holder) if line.kind == "adds"]
+        asked = [statement_at(case.sources, line.file, line.line, variable) for line in adding]
+        is_asked_first = any(one is not None and is_looked_up_first(one) for one in asked)
+        if is_asked_first and not caps(case.sources, holder) and not removing_lines(case.sources, holder):
+            found.append(Form(place, place, "", int(place.length[-1]), int(place.deep_bytes[-1]), {}, ()))
+    return found
 
 
 def _spare(held_alike: Sequence[tuple[ProcessGrowth, Form]]) -> int:

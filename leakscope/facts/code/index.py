@@ -165,6 +165,8 @@ class Index:
             by_kind[tail(scope.source.module) if scope.kind == "module" else scope.name].append(scope)
             self._note_types(scope)
         self._related = {name: self._ancestors(name) for name in self.classes}
+        # Those that derive from no library's.
+        self.own_classes = {name for name, above in self._related.items() if above <= self.classes.keys()}
         self._made: dict[object, Any] = {}  # what was asked for once
         self._callees: dict[int, list[Scope]] = {}  # by the node of what is called
         self.callers: dict[Scope, list[tuple[Scope, Site]]] = defaultdict(list)
@@ -334,10 +336,6 @@ class Index:
     def _class_at(self, call: ast.AST, scope: Scope, function: Scope, parameter: str, depth: int) -> str | None:
         given = dict(self.arguments(call, function)) if isinstance(call, ast.Call) else {}
         return self.class_of(given.get(parameter), scope, depth - 1)
-
-    def is_all_known(self, name: str) -> bool:
-        """No class that it derives from is a library's."""
-        return self._related.get(name, frozenset()) <= self.classes.keys()
 
     def _ancestors(self, name: str) -> frozenset[str]:
         seen: set[str] = set()

@@ -231,7 +231,7 @@ class _Progress:
 
     def _asked_for(self, scope: Scope) -> list[tuple[Scope, Site]]:
         """Where what is a property is looked up; none where a library may do so."""
-        if not scope.is_property or scope.within is None or not self._index.is_all_known(scope.within.name):
+        if not scope.is_property or scope.within is None or scope.within.name not in self._index.own_classes:
             return []
         if scope not in self._asked:
             owners = (None, *(name for name in self._index.classes if self._index.related(name, scope.within.name)))
