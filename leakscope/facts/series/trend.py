@@ -290,16 +290,13 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     if _narrows(teeth, (t[at_roofs], roofs - taken), (at, others), np.diff(taken) > 0):
         return stood(UPS_AND_DOWNS, up_to=float(roofs.max()))
     rises_late = rest.keeps_rising and rest.late >= PART * least
-    has_begun = started_s is not None and started_s > t[0]
-    goes_on = (
-        rest.goes_on and not (has_begun and _ends_with_the_start(t, y, float(started_s or 0.0))) and not _stands(t, y)
-    )
+    goes_on = rest.goes_on and not _ends_with_the_start(t, y, started_s) and not _stands(t, y)
     if rises_late and rest.is_spread:
         if rest.pauses:
             return cannot_tell("jumped only twice; record longer to be sure", STEPS)
         if goes_on:
             return growing(" and was still growing at the end", others, rest.odds, [at_s for at_s, _ in steps])
-    if started_s is not None and has_begun:
+    if started_s is not None and started_s > t[0]:
         lasted = f"{min(started_s, t[-1]) - t[0]:.0f} s"
         return cannot_tell(f"grew before the first training step, for {lasted}; record longer to be sure", RAMP)
     if rises_late and (not rest.ends or rest.parts < BLOCKS):  # of few stretches the last third is two or three
@@ -320,8 +317,10 @@ def _judge_window(t: Floats, y: Floats, peaks: Floats, least: float, started_s: 
     return flat if is_told else replace(flat, reason=f"{seen}; apart from that, {flat.reason}")
 
 
-def _ends_with_the_start(t: Floats, y: Floats, started_s: float) -> bool:
+def _ends_with_the_start(t: Floats, y: Floats, started_s: float | None) -> bool:
     """Whether what rose before the work began has risen more slowly since, or there was no time to see it."""
+    if started_s is None or started_s <= t[0]:
+        return False
     marks_s = np.array([t[0], min(started_s, t[-1]), t[-1]])
     before, since = np.diff(np.interp(marks_s, t, retained(y))) / np.maximum(np.diff(marks_s), 1e-9)
     return bool(since < MOST * before)
