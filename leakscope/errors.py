@@ -41,8 +41,8 @@ def to_install(extra: str) -> str:
         needs = metadata.requires("leakscope-recorder") or []
     except metadata.PackageNotFoundError:
         needs = []
-    of_extra = re.compile(rf"""extra == ['"]{extra}['"]""")
-    names = [re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in needs if of_extra.search(one)]
+    of_extra = [one for one in needs if f"extra == '{extra}'" in one.replace('"', "'")]
+    names = [re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in of_extra]
     return f"pip install {' '.join(names)}" if names else f"pip install 'leakscope-recorder[{extra}]'"
 
 
