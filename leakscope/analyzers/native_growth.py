@@ -23,7 +23,7 @@ import pandas as pd
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
 from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
-from ..evidence.sentences import curve, grew_at, not_ended
+from ..evidence.sentences import NOT_ENDED, curve, grew_at
 from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import ever_more_tensors, has_unweighed_tensors
 from ..facts.case import Case
@@ -300,7 +300,7 @@ def _finding(case: Case, process: ProcessGrowth, look: _Look, through: Subject |
 
 def _remedy(line: GrowthLine | None, library: str | None, frees: str | None, open_: Unended | None) -> str:
     if open_ is not None:
-        return not_ended(open_)
+        return NOT_ENDED.format(one=open_)
     if line is not None and frees is not None:
         return f"give what is made at {line.place} to {frees}() once it is done with: it is the program's to free"
     first = line.alive[0] if line is not None and line.alive else None

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..facts.case import Case
 from ..facts.code.adding import Line
-from ..facts.code.ending import Unended
 from ..facts.growth.limits import is_short
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import TreeGrowth
@@ -23,6 +22,10 @@ from ..units import LARGEST_SMALL, LEAST_MAPPED, LISTED, MOST, MUCH, format_byte
 from .use import Use
 
 POINTS = 2000  # of a curve, at most
+NOT_ENDED = (  # ``one``: objects of a class that has a method to end them
+    "call {one.method}() of each {one.owner} that is made at {one.line.place} once it is done with: nothing in the "
+    "sources does, and it frees that"
+)
 # Of malloc's each, where large.
 _ONE_PIECE = ("builtins.str", "bytearray", "bytes", "numpy.ndarray", "str", "torch.Tensor")
 
@@ -137,12 +140,6 @@ def let_go(
     number = f", and keep the length that {asked.place} asks for" if asked is not None else ""
     verb, way = ("clear", "cache_clear()") if is_cache else ("release", "del")
     return f"{verb} {listed([*each, *more])} by {way}{number}: {saved}"
-
-
-def not_ended(one: Unended) -> str:
-    """What to do where nothing ends the objects that ask for memory."""
-    where = f"each {one.owner} that is made at {one.line.place}"
-    return f"call {one.method}() of {where} once it is done with: nothing in the sources does, and it frees that"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from ..facts.series.arithmetic import level_at
 from ..facts.tables import series
 from ..findings import Evidence, Finding, Series, Subject
 from ..units import GOOD_PART, LARGE, SOME, MiB, changed, format_bytes
-from .sentences import at_line, curve, grew_at, not_ended
+from .sentences import NOT_ENDED, at_line, curve, grew_at
 from .suspects import DATA_SHARE, Suspect
 
 _CALLED = {DATALOADER_WORKER: "loader worker", POOL_WORKER: "pool worker"}
@@ -232,7 +232,7 @@ def _remedy(suspect: Suspect, bytes_each: float, count: int, *, is_copying: bool
     fewer = f"start fewer workers: each one costs about {each} of this run's growth"
     fewer = f"or {fewer}" if suspect.how == "asks" or is_copying else fewer
     if suspect.unended is not None:
-        yield not_ended(suspect.unended)
+        yield NOT_ENDED.format(one=suspect.unended)
         return
     if suspect.how == "asks":
         library = suspect.grown[0].library
