@@ -28,7 +28,7 @@ from ..evidence.suspects import copied_in
 from ..evidence.teams import growing, has_copied, is_costly
 from ..evidence.use import first_reader, reference_count, use_of
 from ..facts.case import Case
-from ..facts.code.adding import Line, adding_lines, removing_lines
+from ..facts.code.adding import Line, adding_lines, find_calls, removing_lines
 from ..facts.code.caps import caps
 from ..facts.code.statements import is_looked_up_first, statement_at
 from ..facts.growth.processes import ProcessGrowth
@@ -131,7 +131,8 @@ def _filled(case: Case, process: ProcessGrowth) -> list[Form]:
     """Caches of a loader's worker that have become no longer since the snapshot before: where rows come in any order,
     each is asked for all of them in the end. Not where its length decides what is kept.
     """
-    places = case.heap(process.pid).places if any("shuffle=True" in source.text for source in case.sources) else ()
+    shuffled = find_calls(case.sources, "torch.utils.data.DataLoader", given="shuffle")
+    places = case.heap(process.pid).places if shuffled else ()
     found = []
     for place in places:
         stands = len(place.length) > 1 and place.length[-1] == place.length[-2] and place.deep_bytes[-1] >= WORTH

@@ -132,11 +132,7 @@ def never_ended(sources: Sequence[Source], file: str, line: int) -> Unended | No
     """What a method on a line works for, if that is to be ended and is not: a clip that is opened and decoded."""
     found = statement_at(sources, file, line)
     own = found.cls if found is not None and found.function is not None else None
-    methods = [one for one in own.body if isinstance(one, ast.FunctionDef)] if own is not None else []
-    ends = [
-        one for one in methods
-        if ENDING.fullmatch(one.name) and len(one.args.args) == 1 and is_uncalled(sources, one)
-    ]  # fmt: skip
+    ends = _uncalled_endings(sources, own)
     made = [call.line for call in calls(sources, own.name)] if own is not None and len(ends) == 1 else []
     if own is None or len(made) != 1:
         return None
@@ -265,11 +261,17 @@ def _ending(asked: Asked, found: Statement) -> ast.FunctionDef | None:
     begun = [found.node, *(one for one in methods if one.name in run)]
     touched = {one.attr for part in begun for one in ast.walk(part) if isinstance(one, ast.Attribute)}
     fitting = [
-        one for one in methods
-        if ENDING.fullmatch(one.name) and len(one.args.args) == 1 and is_uncalled(asked.sources, one)
-        and any(isinstance(part, ast.Attribute) and part.attr in touched for part in ast.walk(one))
+        one for one in _uncalled_endings(asked.sources, found.cls)
+        if any(isinstance(part, ast.Attribute) and part.attr in touched for part in ast.walk(one))
     ]  # fmt: skip
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _uncalled_endings(sources: Sequence[Source], cls: ast.ClassDef | None) -> list[ast.FunctionDef]:
+    """Methods that end their object, as their names say, and that nothing calls."""
+    own = (one for one in (cls.body if cls is not None else ()) if isinstance(one, ast.FunctionDef))
+    fitting = (one for one in own if ENDING.fullmatch(one.name) and len(one.args.args) == 1)
+    return [one for one in fitting if is_uncalled(sources, one)]
 
 
 def _used_by(asked: Asked, found: Statement, name: str, library: str = "") -> list[ast.stmt]:

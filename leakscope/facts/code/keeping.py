@@ -40,9 +40,15 @@ def kept_as(sources: Sequence[Source], made: Line) -> Kept | None:
     """
     index = index_of(sources, "", made.file)
     for scope, things in _made(index, made.file, made.line):
-        here = [_kept(index, flow) for flow in things.flows if flow.scope is scope]
-        elsewhere = [_kept(index, flow) for flow in things.flows if flow.scope is not scope]
-        return _best(here) or (_best(elsewhere) if len({k.variable for k in elsewhere if k}) == 1 else None)
+        kept = [(one, flow) for flow in things.flows if (one := _kept(index, flow)) is not None]
+        here = [one for one in kept if one[1].scope is scope]
+        if not here and len({one.variable for one, _ in kept}) != 1:
+            return None
+        best, flow = min(here or kept, key=lambda one: not one[0].is_container)
+        func = getattr(flow.site, "func", None)
+        if not isinstance(flow.site, ast.Call) or not isinstance(func, ast.Attribute):
+            return best
+        return best._replace(library=_library_called(index, flow.site, flow.scope), method=func.attr)
     return None
 
 
@@ -96,18 +102,10 @@ def _nodes(index: Index, scope: Scope, calls: Sequence[ast.Call]) -> Iterator[No
                 yield from points_to(index).origins(term.node) if not term.path else ()
 
 
-def _best(kept: Sequence[Kept | None]) -> Kept | None:
-    """The first container; where there is none, the first attribute."""
-    return min((k for k in kept if k is not None), key=lambda k: not k.is_container, default=None)
-
-
 def _kept(index: Index, flow: Flow) -> Kept | None:
     is_container = flow.term.path[-1:] == (INTO,) and any(added_to(flow.site))  # not what makes one of a few at once
     if not is_container and not isinstance(flow.target, Field):
         return None
     line = line_at(index, flow.scope, flow.site, ADDS if is_container else CREATES, 1.0)
     owner = flow.target.owner if isinstance(flow.target, Field) else None
-    kept = Kept(getattr(flow.target, "name", ""), owner, is_container, line)
-    if not isinstance(flow.site, ast.Call) or not isinstance(flow.site.func, ast.Attribute):
-        return kept
-    return kept._replace(library=_library_called(index, flow.site, flow.scope), method=flow.site.func.attr)
+    return Kept(getattr(flow.target, "name", ""), owner, is_container, line)

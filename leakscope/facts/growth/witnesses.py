@@ -322,7 +322,8 @@ def _late_riser(recording: Recording, process: ProcessGrowth, run_s: tuple[float
     whole = heap_of(recording, process.pid, *run_s)
     if whole is None:
         return None
-    for at in sorted({_in_step_since(whole, place) for place in whole.places} - {0}):
+    since = ((_in_step_since(whole, place), place.deep_bytes) for place in whole.places)
+    for at in sorted({at for at, bytes in since if at and bytes[-1] - bytes[at] >= DRIFT_BYTES}):
         heap = heap_of(recording, process.pid, float(whole.time_s[at]), run_s[1])
         found = _riser(heap, process) if heap is not None and heap.step[-1] - heap.step[0] >= LEAST_STEPS else None
         if heap is not None and found is not None and _is_in_step_at_all(heap, found.place):
