@@ -4,7 +4,7 @@ Looks for:     objects of a growing type that only a cycle of their own keeps al
 Why:           objects that refer to each other are freed by the collector alone; switched off, it frees none of them.
 Decides by:    the graph of the heap: unreachable objects whose bytes rise by min_garbage_share of the growth, or
                min_unweighed more cycles with what the graph cannot weigh. Where no two snapshots have one, a collector
-               that worked is ruled out, and another was not checked.
+               that made full collections is ruled out, and another was not checked.
 Mistaken when: a very rare full collection was due just after the recording ended.
 Do:            let the collector run, or break the cycle with a weak reference.
 """
@@ -141,7 +141,7 @@ def findings(
     if strays is None:
         # Of objects that nothing leads to only the graph knows. What a collector that works frees is known without.
         unseen = f"{collector.text}, but no two snapshots read all objects: garbage cannot be counted"
-        yield Skipped(_KIND, unseen) if collector.told.is_at_rest else _ruled_out(collector)
+        yield _ruled_out(collector) if collector.state == "works" else Skipped(_KIND, unseen)
         return
     window_s = growth.end_s - growth.start_s
     garbage_bytes = max(0.0, strays.gained(strays.unreached_bytes, window_s))

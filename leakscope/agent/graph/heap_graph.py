@@ -203,6 +203,7 @@ class HeapGraph:
         self._last_counts = 0, 0, 0  # objects, nodes and edges that were read last
         self._past: int | None = None
         self._serials: dict[tuple[int, Any], int] = {}  # (address, type): number of what was written down last time
+        self._known: Any = ()  # addresses of these, which a graph refers to until it is worked out
         self._last_serial = len(GROUPS) - 1
         self._is_wanted: dict[tuple[int, int], bool] = {}  # types by address
         self.user_namespaces: Sequence[int] = ()  # addresses, rising, of the dicts of the user's modules
@@ -363,7 +364,7 @@ class HeapGraph:
         fit = max(0, most_bytes - PART_BYTES) // BYTES_A_SAMPLED_NODE
         nodes = int(min(max(most_nodes, LEAST_NODES), fit)) if most_nodes else 0
         users = arrays.filled(ctypes.c_uint64, self.user_namespaces)
-        known = arrays.filled(ctypes.c_uint64, sorted({address for address, _ in self._serials}))
+        known = self._known = arrays.filled(ctypes.c_uint64, sorted({address for address, _ in self._serials}))
         bounds = Bounds(
             users=ctypes.addressof(users), user_count=len(users), known=ctypes.addressof(known), known_count=len(known),
             bytes=most_bytes, bytes_each=int(self._bytes_each), objects=int(min(most_objects, _MANY)),

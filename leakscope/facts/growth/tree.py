@@ -169,8 +169,8 @@ def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -
         return replace(growth, leaking=None, reason=reason)
     if growth.leaking is False and least is not None and least > least_per_hour > 0:
         needed_s = span_s * least / least_per_hour
-        if horizon_s is None:
-            return replace(growth, enough_s=needed_s)
+        if horizon_s is None:  # what does not show in a day is not worth a figure
+            return replace(growth, enough_s=needed_s if needed_s <= ahead_s else None)
         reason = f"a leak of {format_rate(least, span_s)} would not have shown, and matters {within}"
         return replace(growth, leaking=None, reason=f"{reason}; record for about {format_duration(needed_s)}")
     return growth

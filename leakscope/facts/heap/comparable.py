@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...agent.libraries import is_harmless
 from ...storage import Recording
-from ...units import ENDS_S, FEWEST, LITTLE
+from ...units import ENDS_S, FEWEST, LITTLE, MOST
 from ..code.index import tail
 from ..remembered import remembered
 from ..tables import AT_EXIT, narrow, only
@@ -171,18 +171,20 @@ def _heap(recording: Recording, pid: int, takes: Takes, places: Sequence[Place])
 def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_]) -> None:
     """What a graph that was read in part does not list is not nothing, where it was longer in each that does.
 
-    Between two of them it is on a straight line. What is emptied in between would have fewer members at times.
+    Between two of them it is on a straight line. What is emptied in between would have fewer members at times. After
+    the last of them it has as much, unless the process has given back half of that since.
     """
     at = takes.step if np.isfinite(takes.step).all() else takes.time_s
     for place in places:
         seen = np.flatnonzero(place.count > 0)
-        inside = is_sampled & (place.count == 0)
-        if not place.has_length or seen.size <= FEWEST or not inside[seen[0] : seen[-1]].any():
+        gaps = np.flatnonzero(is_sampled & (place.count == 0))
+        if not place.has_length or seen.size <= FEWEST or not (gaps > seen[0]).any():
             continue
-        if (np.diff(place.length[seen]) < 0).any() or place.length[seen[-1]] <= place.length[seen[0]]:
+        last = seen[-1]
+        if (np.diff(place.length[seen]) < 0).any() or place.length[last] <= place.length[seen[0]]:
             continue
-        gaps = np.flatnonzero(inside)
-        gaps = gaps[(gaps > seen[0]) & (gaps < seen[-1])]
+        given_back = takes.rss_bytes[last] - takes.rss_bytes > (1 - MOST) * place.deep_bytes[last]
+        gaps = gaps[(gaps > seen[0]) & ~((gaps > last) & (given_back | takes.is_last)[gaps])]
         for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
             figures[gaps] = np.interp(at[gaps], at[seen], figures[seen])
 

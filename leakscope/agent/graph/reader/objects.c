@@ -357,6 +357,26 @@ static uint32_t drawn_from(uintptr_t address)
     return (uint32_t)(mixed >> 33);
 }
 
+/* ``addresses``: rising. */
+INTERNAL int is_among(const uint64_t *addresses, uint64_t count, uint64_t address)
+{
+    uint64_t low = 0, high = count;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (addresses[middle] < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && addresses[low] == address;
+}
+
+/* At the snapshot before: the way to it is followed also where others are left out, and it stands for itself alone. */
+INTERNAL int held_much(const struct graph *g, uintptr_t one)
+{
+    return is_among(g->known, g->known_count, one);
+}
+
 /* What an object refers to, where not all of it is followed. */
 struct visits {
     struct graph *g;
@@ -374,7 +394,8 @@ static int count_visit(object *to, void *arg)
 static int visit_some(object *to, void *arg)
 {
     struct visits *visits = arg;
-    return to && drawn_from((uintptr_t)to) % visits->stride == 0 ? visit_edge(to, visits->g) : 0;
+    int is_drawn = drawn_from((uintptr_t)to) % visits->stride == 0;
+    return to && (is_drawn || held_much(visits->g, (uintptr_t)to)) ? visit_edge(to, visits->g) : 0;
 }
 
 /* The members of a long list, tuple or dict lie one behind the other: to go through all of them just to pick some would
@@ -417,20 +438,6 @@ INTERNAL uint64_t length_of(const object *one, uint8_t base)
     }
     const object *results = one->type == L.results && L.results_dict ? (object *)pointer_at(one, L.results_dict) : NULL;
     return results && results->type == L.dict ? length_of(results, DICT) : NO_LENGTH;
-}
-
-/* ``addresses``: rising. */
-INTERNAL int is_among(const uint64_t *addresses, uint64_t count, uint64_t address)
-{
-    uint64_t low = 0, high = count;
-    while (low < high) {
-        uint64_t middle = (low + high) / 2;
-        if (addresses[middle] < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < count && addresses[low] == address;
 }
 
 /* So many nodes at most, of others than the user's: three quarters of all. */
@@ -511,17 +518,31 @@ INTERNAL void begin_level(struct graph *g, uint32_t first)
     g->level_end = (uint32_t)g->nodes;
 }
 
-/* A dict that a module has for its names: the first is its own. */
-INTERNAL int is_namespace(const object *one)
+/* Whether a dict's first key is this one. */
+static int begins_with(const object *one, const char *name, size_t length)
 {
-    char name[16];
+    char own[16];
     const char *first;
     uint64_t each;
     int has_keys;
     if (!members_in_line(one, &first, &each, &has_keys))
         return 0;
     const object *key = (object *)word_at(first - 8, 0);
-    return key && is_text(key) && characters(key, name, sizeof name) == 8 && !memcmp(name, "__name__", 8);
+    return key && is_text(key) && characters(key, own, sizeof own) == length && !memcmp(own, name, length);
+}
+
+/* A dict that a module has for its names: the first is its own. */
+INTERNAL int is_namespace(const object *one)
+{
+    return begins_with(one, "__name__", 8);
+}
+
+/* What names the user's own: a module of theirs, a class, or the dict of either. They are few, and lead to all the rest. */
+static int names_users(const struct graph *g, const object *one, uint8_t base)
+{
+    if (base == DICT && is_among(g->users, g->user_count, (uintptr_t)one))
+        return 1;
+    return g->of_user && (one->type->flags & IS_TYPE || (base == DICT && begins_with(one, "__module__", 10)));
 }
 
 /* Members of one object of which an edge is followed: the fewer, the less room is left. */
@@ -538,8 +559,8 @@ static uint64_t most_followed(uint32_t node, int is_near, uint64_t left, uint64_
  * turn. What is nearest to a root comes first: all modules, what they name, and more of their containers than of what
  * lies in these. Where more nodes wait on a level than there is room for, 0 for most of them, and others stand for these;
  * of a container with many members rather a few of each: all that a program keeps may be in one. What is near,
- * and what held much at the snapshot before, is always there, but has no more room than others, names of modules apart:
- * many such would leave none for what lies deeper. */
+ * and what held much at the snapshot before, is always there, but has no more room than others, names of modules and of
+ * the user's classes apart: many such would leave none for what lies deeper. */
 static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t base, int is_told)
 {
     enum { MANY = 4 }; /* members, for each node that one would stand for */
@@ -553,11 +574,10 @@ static uint64_t stride_of(struct graph *g, uint32_t node, object *one, uint8_t b
         nodes *= 3;
     if (nodes > 1) {
         uint64_t length = length_of(one, base), members = length == NO_LENGTH ? 0 : length, of_each = nodes;
-        int stays = is_near || is_among(g->known, g->known_count, (uintptr_t)one);
-        while (stays && of_each > 1 && members < MANY * of_each)
+        int is_whole = names_users(g, one, base) || (is_near && base == DICT && is_namespace(one));
+        int stays = is_near || is_whole || held_much(g, (uintptr_t)one);
+        while (stays && of_each > 1 && (is_whole || members < MANY * of_each))
             of_each /= 3;
-        if (is_near && base == DICT && is_namespace(one))
-            of_each = 1;
         if (stays || members >= MANY * of_each) {
             stride = of_each;
             nodes = 1;
@@ -588,9 +608,12 @@ static int read_members(struct graph *g, const object *one, uint64_t stride)
     const char *first;
     int has_keys;
     uint64_t each, members = members_in_line(one, &first, &each, &has_keys);
-    for (uint64_t i = 0; i < members; i += stride) {
-        if (i + 8 * stride < members)
-            __builtin_prefetch(pointer_at(first, (i + 8 * stride) * each));
+    uint64_t step = members <= MOST_NEAR ? 1 : stride; /* of more it would take long to look for what held much */
+    for (uint64_t i = 0; i < members; i += step) {
+        if (i + 8 * step < members)
+            __builtin_prefetch(pointer_at(first, (i + 8 * step) * each));
+        if (i % stride && !held_much(g, word_at(first, i * each)))
+            continue;
         if (!refer(g, word_at(first, i * each), TYPE_NONE) || (has_keys && !refer(g, word_at(first - 8, i * each), TYPE_NONE)))
             return -1;
     }

@@ -469,6 +469,7 @@ INTERNAL const char *storage_of(const object *tensor);
 INTERNAL int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg);
 INTERNAL int count_name(struct graph *g, const object *name);
 INTERNAL int is_among(const uint64_t *addresses, uint64_t count, uint64_t address);
+INTERNAL int held_much(const struct graph *g, uintptr_t one);
 INTERNAL void begin_level(struct graph *g, uint32_t first);
 INTERNAL int is_namespace(const object *one);
 INTERNAL int read_node(struct graph *g, uint32_t node);

@@ -28,8 +28,10 @@ static double each_stands_for(const uint32_t *met, uint32_t count, uint64_t stri
 }
 
 /* The members of one container of which some were followed. ``met_at``: how many references to each of them were met. */
-static void weigh_sample(const struct work *w, const struct sample *sample, const uint32_t *met, uint32_t count, uint32_t *met_at)
+static void weigh_sample(const struct graph *g, const struct work *w, const struct sample *sample, const uint32_t *met,
+                         uint32_t count, uint32_t *met_at)
 {
+    const uintptr_t *address = g->address.at;
     const uint32_t *dominator = w->dominator.at, *edges_in = w->edges_in.at;
     float *weight = w->weight.at;
     double each = each_stands_for(met, count, sample->stride);
@@ -37,7 +39,7 @@ static void weigh_sample(const struct work *w, const struct sample *sample, cons
         same = same_from(met, i, count);
         uint32_t at = met[i];
         double stands_for = (same > 1 ? 1 : each) * sample->nodes;
-        if (stands_for <= 1)
+        if (stands_for <= 1 || held_much(g, address[at]))
             continue;
         met_at[at]++;
         int is_alone = dominator[at] == sample->node; /* what else refers to it hangs on it */
@@ -88,7 +90,7 @@ static int weigh_samples(struct graph *g, struct work *w)
         }
         memcpy(array.at, edge + begin[sample.node], count * 4ul);
         qsort(array.at, count, 4, by_number);
-        weigh_sample(w, &sample, array.at, count, met_at);
+        weigh_sample(g, w, &sample, array.at, count, met_at);
     }
     for (uint32_t node = 0; node < g->nodes; node++)
         if (!weight[node] || met_at[node] < edges_in[node])
