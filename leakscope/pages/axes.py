@@ -78,9 +78,11 @@ def size(value: float) -> str:
 
 
 def finer_sizes(values: Sequence[float]) -> list[str]:
-    """In the next smaller unit: where a step is less than what ``size`` writes."""
-    unit = max(0, int(math.log2(max(values))) // 10 - 1)
-    return [f"{round(value / 1024**unit):,} {('B', 'KiB', 'MiB', 'GiB')[unit]}" for value in values]
+    """With as many digits as tell them apart: where a step is less than what ``size`` writes."""
+    unit = max(0, int(math.log2(max(values))) // 10)
+    name, scaled = ("B", "KiB", "MiB", "GiB", "TiB")[unit], [value / 1024**unit for value in values]
+    digits = next((n for n in range(2, 9) if len({f"{one:.{n}f}" for one in scaled}) == len(scaled)), 9)
+    return [f"{one:,.{digits}f} {name}" for one in scaled]
 
 
 def number(value: float) -> str:

@@ -174,13 +174,20 @@ def finding(
     kind: str, owner: str, holder: str, severity: str, size: float, per_hour: float, file: str, line: int
 ) -> dict[str, Any]:
     """As a footer's verdict has it; the same owner, kind and holder have the same fingerprint."""
-    words = {"retained-objects": "keeps growing", "native-growth": "grows outside Python", "held-memory": "is full"}
+    words = {
+        "retained-objects": "keeps growing",
+        "native-growth": "grows outside Python",
+        "held-memory": "is full",
+        "refcount-drift": "loses references",
+        "shared-memory": "pile up",
+        "oom-kill": "filled the memory",
+    }
     return {
         "kind": kind,
         "severity": severity,
         "confidence": 0.95,
         "fingerprint": hashlib.sha256(f"{kind}\0{file}\0{holder}\0{owner}".encode()).hexdigest()[:32],
-        "title": f"{holder} {words.get(kind, 'is the cause')}",
+        "title": f"{holder} {words.get(kind, 'is what grows')}",
         "holder": holder,
         "file": f"/srv/train/{file}",
         "line": line,
