@@ -191,7 +191,7 @@ class _Snapshot:
             "retained_device_bytes": of.get("device_bytes"),
             "length": of.get("length"), "length_limit": of.get("length_limit"), "limits": of.get("limits"),
             "opaque": of.get("opaque"), "child_count": 1, "reference_count": of.get("reference_count"),
-            _TENSORS: of.get("tensor_deep_bytes"), **more,
+            _TENSORS: of.get("tensor_deep_bytes"), "retained_unshown_bytes": of.get("unshown_bytes"), **more,
         }  # fmt: skip
         self._nodes[path] = row
         return row

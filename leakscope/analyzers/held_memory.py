@@ -80,7 +80,7 @@ def findings(
         idle = list(_idle(case, process, heap, so_far, held))
         least = max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1]))
         wasted = [_of_idle(case, process, idle)] if sum(one.bytes for one in idle) >= least else []
-        parts = _parts(case, process, heap, so_far, held)
+        parts = _parts(case, process, heap, [*so_far, *wasted], held)
         wasted += [_of_part(case, process, one) for one in parts if one.bytes >= least]
         told = told or bool(wasted)
         yield from wasted
@@ -191,7 +191,9 @@ def _parts(
 ) -> list[_Part]:
     """The largest first."""
     asked = [place for place in held if place.reference.variable and not _is_told(place, told)]
-    found = [*_older(case, asked), *_unread_members(case, asked), *_kept_graphs(case, process, heap, asked)]
+    found = [
+        *_older(case, asked), *_unread_members(case, asked), *_kept_graphs(case, process, heap, asked), *_views(asked),
+    ]  # fmt: skip
     return sorted(found, key=lambda one: -one.bytes)
 
 
@@ -271,6 +273,24 @@ def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[
             "make it under torch.no_grad(), or detach",
             "autograd-history",
             ("torch.Tensor", float(size[-1])),
+        )
+
+
+def _views(held: Sequence[Place]) -> Iterator[_Part]:
+    """Arrays and storages to which nothing refers but views, beside what these show."""
+    for place in held:
+        size, unshown = float(place.deep_bytes[-1]), float(place.unshown_bytes[-1])
+        if unshown < max(_LEAST_IDLE, MOST * size):
+            continue
+        yield _Part(
+            place,
+            round(unshown),
+            "of larger arrays that its views keep alive and do not show",
+            "what views show, and of what they are, was measured",
+            f"views show {format_bytes(size - unshown)} of {format_bytes(size)}, and nothing else refers to the rest",
+            f"keep a {place.copying} of each part in",
+            "views",
+            (place.member_type, unshown / max(1.0, float(place.length[-1]))),
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pandas as pd
@@ -23,7 +23,7 @@ import pandas as pd
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
 from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
-from ..evidence.sentences import NOT_ENDED, curve, grew_at
+from ..evidence.sentences import NOT_ENDED, curve, grew_at, looked_too_early
 from ..facts.accounts.ledger import growth_of
 from ..facts.accounts.tensors import ever_more_tensors, has_unweighed_tensors
 from ..facts.case import Case
@@ -93,6 +93,9 @@ def findings(
             text = f"ever more tensors live in {process.label}, and of its objects a part was read: they may have it"
             reasons.append(Skipped(_KIND, text))
             continue
+        elif look.is_of_python and (early := looked_too_early(_KIND, growth, so_far)) is not None:
+            reasons.append(replace(early, reason=f"{early.reason}, and Python itself asked malloc for it"))
+            continue
         elif (one := compiling(growth, process)) is not None and not one.goes_on:
             why_not = f"{one.compiler.library} compiled while {process.label} warmed up, and no longer"
         elif is_explained(so_far, process):
@@ -140,6 +143,11 @@ class _Look(NamedTuple):
     def may_be_tensors(self) -> bool:
         """Unless samples saw another library ask for the memory."""
         return self.asked is None or self.asked.package in (None, "torch")
+
+    @property
+    def is_of_python(self) -> bool:
+        """Samples saw no library ask for the memory: large objects' values are malloc's, too."""
+        return self.asked is not None and self.asked.native_library is None and not self.outside_bytes
 
     @property
     def is_of_torch(self) -> bool:

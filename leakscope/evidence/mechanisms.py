@@ -31,7 +31,6 @@ from ..facts.code.statements import (
     regrown,
     statement_at,
     stored,
-    stores_part,
 )
 from ..facts.code.syntax import DEFINED, arguments_of, last_name
 from ..facts.code.ways_out import Library, emptied_by
@@ -47,7 +46,7 @@ from ..units import FEWEST, GOOD_PART, HARDLY, MOST, MUCH, format_bytes, format_
 _KNOWN = [thing for kind in (libraries.REGISTRY, libraries.KEEPER) for thing in libraries.all_of(kind)]
 _LET_GO = {thing.name: thing.let_go for thing in _KNOWN if thing.let_go}  # of what a library keeps for the user
 _REGISTRIES = {thing.name: thing for thing in libraries.all_of(libraries.REGISTRY) if thing.library is not None}
-_MUCH_OF_MEMBERS = GOOD_PART  # of what one holds: the traceback of an exception, the array that a view is of
+_MUCH_OF_MEMBERS = GOOD_PART  # of what one holds: the traceback of an exception
 _PLAIN = ("collections.", "builtins.", "__main__.")
 _FILLED = (
     "list",
@@ -58,7 +57,6 @@ _FILLED = (
     "collections.defaultdict",
     "collections.OrderedDict",
 )
-_ARRAYS = ("numpy.ndarray", "torch.Tensor")
 # What keeps the whole that it is of, and what to keep in its place.
 _OF_A_WHOLE = {
     "memoryview": ("bytes() of the part", "the buffer that it is of"),
@@ -340,25 +338,16 @@ def _is_write_buffer(one: Held) -> bool:
 
 
 def _views(one: Held) -> str | None:
-    """Much of a member that was looked into is the array that it is a view of; or each is a part of another tensor.
-
-    Of a tensor's storage a snapshot knows the size, and not how much of it the tensor shows.
-    """
-    for part in _much_of_members(one.found.holder.largest or one.place):
-        is_torch = part.type_name == "torch.Tensor"
-        is_base = not is_torch or part.reference.variable in ("_base", "base")
-        if part.parent is not None and part.type_name == part.parent.type_name in _ARRAYS and is_base:
-            how = ".clone()" if is_torch else ".copy()"
-            return f"the members are views that keep a larger array alive: keep a {how} of the part"
+    """Most of what came in is memory of arrays or tensors of which the members show a part."""
     if one.member_type in _OF_A_WHOLE:
         instead, whole = _OF_A_WHOLE[one.member_type]
         return f"each {one.member} keeps {whole} alive: keep {instead}"
-    is_tensor = one.member_type == "torch.Tensor"
-    has_one = is_tensor or any(part.type_name == "torch.Tensor" for part in _much_of_members(one.place))
-    if not has_one or one.statement is None or not stores_part(one.statement) or one.found.is_graph:
+    gained = one.place.growth_bytes
+    unshown = min(gained, float(one.place.unshown_bytes[-1] - one.place.unshown_bytes[0]))
+    if unshown < GOOD_PART * gained or gained <= 0:
         return None
-    what = f"each member {'is' if is_tensor else 'has'} a part of a larger tensor"
-    return f"{what}, and keeps all of that alive: keep a .clone() of the part"
+    kept, shown = format_bytes(gained), format_bytes(gained - unshown)
+    return f"the members are views that show {shown} of the {kept} they keep alive: keep a {one.place.copying} of each"
 
 
 def _carries(one: Held) -> dict[str, str] | None:

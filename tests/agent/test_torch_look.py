@@ -260,6 +260,28 @@ main()
     assert [row["retained_storage_bytes"] for row in losses] == [pytest.approx(kept, rel=0.01)] * 2
 
 
+def test_what_views_keep_alive_and_do_not_show_is_known(forks: Forks) -> None:
+    """Beside them a layer, an array that is held as a whole as well, and one that is all shown."""
+    found = Taken(
+        forks,
+        """
+import numpy
+layer, kept = nn.Linear(300, 300), []
+tensors = [torch.zeros(1000, 100)[3:10] for _ in range(6)]
+arrays = [numpy.zeros((1000, 50))[:, 3:8] for _ in range(6)]
+wholes = [numpy.zeros((1000, 50)) for _ in range(6)]
+parts = [one[:10] for one in wholes]
+turned = [torch.zeros(1000, 100).T for _ in range(6)]
+take(); take()
+""",
+    )
+    names = [f"['{name}']" for name in ("tensors", "arrays", "parts", "turned", "layer")]
+    rows = {row["edge_name"]: row for row in found.rows["heap_nodes"] if row["take"] == 2 and row["edge_name"] in names}
+    unshown = [rows[name]["retained_unshown_bytes"] if name in rows else None for name in names]
+    assert unshown[:2] == [6 * 4 * 100 * 993, pytest.approx(6 * 8 * 45 * 1000, rel=0.001)]  # an array has a head
+    assert unshown[2:] == [None, None, None]
+
+
 @pytest.mark.slow
 def test_a_graph_that_two_hold_hangs_on_what_holds_both(forks: Forks) -> None:
     """The middle of a computation and its end: one graph, and it is freed once both are."""
@@ -582,7 +604,7 @@ def places(is_by_chance):
     others = block(_20=nodes[0] if is_by_chance else 0)
     tensor = block(_2=block(_2=others, _3=knows))
     return graph.find_histories(known, nexts, [(tensor, nodes[0])])
-graph.weigh_tensors(0, 16, 16, 8, 16)
+graph.weigh_tensors(0, 16, 16, 8, 16, 0)
 print(places(False), places(True))
 """
     )

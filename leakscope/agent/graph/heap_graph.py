@@ -223,7 +223,7 @@ class HeapGraph:
             return "objects do not lie in memory as in the Pythons that are known"
         pointer, word = ctypes.c_void_p, ctypes.c_uint64
         self._find_tensors = held.graph_tensors
-        self._find_tensors.restype, self._find_tensors.argtypes = None, (word,) * 5
+        self._find_tensors.restype, self._find_tensors.argtypes = None, (word,) * 6
         harmless = b"".join(name.encode() + b"\0" for name in sorted(libraries.names_of(libraries.HARMLESS)))
         held.graph_harmless.restype, held.graph_harmless.argtypes = None, (ctypes.c_char_p, word)
         held.graph_harmless(harmless, len(harmless))
@@ -262,11 +262,11 @@ class HeapGraph:
         self._writer = Writer(free)
         return None
 
-    def weigh_tensors(self, base: int, implementation: int, storage: int, bytes: int, device: int) -> None:
+    def weigh_tensors(self, base: int, implementation: int, storage: int, bytes: int, device: int, count: int) -> None:
         """From now on: the address of torch's base class, and offsets (``memory_layout`` of torch/tensors.py)."""
         if self.is_busy:
             return  # the next time: what was read without is not looked at again with it
-        self._find_tensors(base, implementation, storage, bytes, device)
+        self._find_tensors(base, implementation, storage, bytes, device, count)
         self.weighs_tensors = True
 
     def _find_jax(self) -> None:

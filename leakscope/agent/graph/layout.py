@@ -66,7 +66,7 @@ class Layout(ctypes.Structure):
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "results_dict",
             "deque_limit", "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys",
             "stream_text", "buffer_bytes", "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes",
-            "storage_device", "is_collecting", "any_lookup",
+            "storage_device", "tensor_count", "is_collecting", "any_lookup",
         )
     ]  # fmt: skip
 

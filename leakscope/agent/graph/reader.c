@@ -26,6 +26,7 @@
 #include "reader/types.c"
 #include "reader/sizes.c"
 #include "reader/columns.c"
+#include "reader/views.c"
 #include "reader/objects.c"
 #include "reader/pools.c"
 #include "reader/edges.c"

@@ -115,6 +115,7 @@ def _sizes(row: Any) -> dict[str, int | None]:
         "retained_storage_bytes": row.storage_bytes or None,
         "retained_native_bytes": row.native_bytes or None,
         "retained_device_bytes": row.device_bytes or None,
+        "retained_unshown_bytes": row.unshown_bytes or None,
         "length": None if row.length == _NO_LENGTH else row.length,
         "length_limit": None if row.limit == _NO_LENGTH else row.limit,
     }

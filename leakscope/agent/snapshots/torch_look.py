@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
     from ..graph.heap_graph import Call, HeapGraph
-    from ..torch.remembered import Remembered
+    from ..torch.remembered import Remembered, TensorPlaces
     from ..torch.tensors import Storage
     from .pause import Pauses
 
@@ -218,7 +218,7 @@ class Look:
             if address > 0 and (storage.owner in _UNOWNED or storage.print is not None)
         ]  # fmt: skip
 
-    def learn(self, swept: Any) -> tuple[int, int, int, int, int] | None:
+    def learn(self, swept: Any) -> TensorPlaces | None:
         """Where a tensor's memory is (``HeapGraph.weigh_tensors``), as tensors tell that a part of the graph has; None:
         they do not, or it was known before. ``swept``: as for ``read``.
         """

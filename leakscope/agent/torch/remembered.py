@@ -5,7 +5,11 @@ from __future__ import annotations
 import mmap
 import struct
 
-_WORDS = struct.Struct("=6Q")  # whether it is known, and the five numbers
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    TensorPlaces = tuple[int, int, int, int, int, int]
+
+_WORDS = struct.Struct("=7Q")  # whether it is known, and the six numbers
 
 
 class TensorLayout:
@@ -20,14 +24,15 @@ class TensorLayout:
         except OSError:
             self._page = None
 
-    def get(self) -> tuple[int, int, int, int, int] | None:
+    def get(self) -> TensorPlaces | None:
         """None: not found yet."""
         if self._page is None:
             return None
-        is_known, base, implementation, storage, size, device = _WORDS.unpack_from(self._page)
-        return (base, implementation, storage, size, device) if is_known else None
+        is_known, *places = _WORDS.unpack_from(self._page)
+        base, implementation, storage, size, device, count = places
+        return (base, implementation, storage, size, device, count) if is_known else None
 
-    def put(self, layout: tuple[int, int, int, int, int]) -> None:
+    def put(self, layout: TensorPlaces) -> None:
         if self._page is not None:
             _WORDS.pack_into(self._page, 0, 0, *layout)
             self._page[0:1] = b"\1"  # last: another process may read at any moment

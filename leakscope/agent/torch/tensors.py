@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
-    from .remembered import Remembered
+    from .remembered import Remembered, TensorPlaces
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER, MASTER = "parameter", "buffer", "gradient", "optimizer-state", "master-weight"
 BATCH, SAVED, ACTIVATION, USER, OTHER = "batch", "saved-for-backward", "activation", "user-held", "other"
@@ -300,7 +300,7 @@ def learn_layout(types: frozenset[int], tensors: Iterable[Any], memory: Remember
     return found is not None
 
 
-def known_layout(memory: Remembered) -> tuple[int, int, int, int, int] | None:
+def known_layout(memory: Remembered) -> TensorPlaces | None:
     """As ``_memory_layout`` found it, here or in a parent that had loaded this very torch before it forked."""
     layout = memory.tensor_layout.get()
     base = _base_class(sys.modules.get("torch._C")) if layout is not None else None
@@ -313,9 +313,10 @@ def _base_class(binding: Any) -> Any:
     return names.getattr_plain(binding, "_TensorBase") if found is None else found
 
 
-def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, int, int, int, int] | None:
+def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> TensorPlaces | None:
     """(address of the class that all tensors are of, offsets of: what is behind a tensor, in that its storage, in that
-    the number of its bytes, and the device); None unless several tensors of other sizes say the same.
+    the number of its bytes, and the device; of what is behind a tensor the number of its members, right before that of
+    their type, or 0); None unless several tensors of other sizes say the same.
 
     So a reader in C can weigh tensors without asking torch.
     """
@@ -324,6 +325,7 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
         return None
     behind: Any = names.namespace_of(binding).get("_cdata")
     found: set[tuple[int, int, int]] = set()
+    counts = set(range(0, 8 * _WORDS_OF_TENSOR, 8))
     sizes: dict[int, int] = {}  # of each storage
     seen: dict[int, int] = {}  # of so many members each
     for tensor in tensors if behind is not None else ():
@@ -336,6 +338,7 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
             size = inventory._tensor.untyped_storage(tensor).nbytes()
             is_host = inventory._tensor.is_cpu.__get__(tensor)
             number = inventory._tensor.get_device(tensor)
+            each = inventory._tensor.element_size(tensor)
         except Exception as error:
             if names.is_foreign(error):
                 raise
@@ -356,6 +359,7 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
             if _is_on(storage + c - 8, is_host, number)
         }
         found = ways if len(sizes) == 1 else found & ways
+        counts &= set(_places_of_count(implementation, count, each))
         if len(set(sizes.values())) == _ASKED:
             break
     if len(sizes) < 2 or len(found) != 1:
@@ -363,13 +367,21 @@ def _memory_layout(inventory: Inventory, tensors: Iterable[Any]) -> tuple[int, i
     if len(set(sizes.values())) == 1 and max(sizes.values()) < _TOLD_ALONE:
         return None
     (first, second, third) = found.pop()
-    return id(binding), first, second, third, third - 8
+    return id(binding), first, second, third, third - 8, counts.pop() if len(counts) == 1 else 0
 
 
 def _places_of(word: int, address: int, count: int) -> list[int]:
     """Offsets at which it stands among so many words of memory."""
     words = arrays.of(ctypes.c_uint64, count).from_address(address)
     return [8 * at for at in range(count) if words[at] == word]
+
+
+def _places_of_count(implementation: int, count: int, each: int) -> list[int]:
+    """Offsets at which there are so many members, and then the number of a type of which each has these bytes."""
+    places = _places_of(count, implementation, _WORDS_OF_TENSOR - 1)
+    return [
+        at for at in places if ctypes.c_uint16.from_address(implementation + at + 8).value in _NUMBERS.get(each, ())
+    ]
 
 
 def _is_on(address: int, is_host: bool, number: int) -> bool:
@@ -381,6 +393,8 @@ def _is_on(address: int, is_host: bool, number: int) -> bool:
 _MOST_ASKED, _ASKED, _OF_EACH_SIZE = 200, 4, 2  # sizes; sizes; tensors
 _TOLD_APART, _TOLD_ALONE = 64, 4096  # bytes: fewer may stand anywhere by chance, and without another size to tell
 _WORDS_LOOKED_AT = 12  # of what is behind a tensor, and of a storage, which both have more
+_WORDS_OF_TENSOR = 21  # of what is behind a tensor: in torch 1.13 to 2.13 it has no fewer
+_NUMBERS = {1: (0, 1, 11, 12, 13), 2: (2, 5, 15), 4: (3, 6, 8, 14), 8: (4, 7, 9), 16: (10,)}  # c10/core/ScalarType.h
 
 
 def dtype_name(dtype: object) -> str:

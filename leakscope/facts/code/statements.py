@@ -14,7 +14,6 @@ from .syntax import DEFINED, FUNCTIONS, Defined, arguments_of, called, is_load, 
 
 READ_ALL = ("__dict__", "vars(", "asdict", "pickle", "deepcopy", "globals(", "locals(", "getattr(")
 SHORT = 40  # characters of what a sentence quotes
-_COUNTING = ("int", "range", "enumerate", "len", "randrange", "randint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,49 +414,6 @@ def only_read(found: Statement, variable: str) -> ast.Subscript | None:
         if not looks and not isinstance(outer, (ast.Compare, ast.BinOp, ast.FormattedValue)):
             return None
     return entries[0] if uses else None
-
-
-def stores_part(found: Statement) -> bool:
-    """What it stores is a part of an array or tensor by plain indices, a view of the whole, or has one in it:
-    ``(step, frames[2, :16])``.
-
-    An index that is an array, of which a copy would be made, is none; one of which the source does not tell is taken
-    for one.
-    """
-    pair = stored(found.node)
-    member = pair[1] if pair is not None else None
-    if isinstance(member, ast.Name) and found.function is not None:
-        made = list(_made_in(found, member))
-        member = made[0] if len(made) == 1 else None
-    members = member.elts if isinstance(member, (ast.Tuple, ast.List)) else [member]
-    return any(isinstance(one, ast.Subscript) and _is_part(one, found) for one in members)
-
-
-def _is_part(node: ast.Subscript, found: Statement) -> bool:
-    index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    return all(_is_plain(one) or _is_number(one, found) for one in index)
-
-
-def _is_plain(index: ast.expr) -> bool:
-    """A slice or a number; a string is a key of a dict, whose value may be a whole."""
-    is_key = isinstance(index, ast.Constant) and isinstance(index.value, str)
-    return isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp)) and not is_key
-
-
-def _is_number(node: ast.expr, found: Statement) -> bool:
-    """A name that only counts, or that int() made, or the place of the largest of all."""
-    if not isinstance(node, ast.Name) or found.function is None:
-        return False
-    made = list(_made_in(found, node))
-    counts = [
-        one.iter
-        for one in ast.walk(found.function)
-        if isinstance(one, (ast.For, ast.comprehension))
-        and node.id == next(part.id for part in ast.walk(one.target) if isinstance(part, ast.Name))
-    ]
-    calls = [v for v in (*made, *counts) if isinstance(v, ast.Call)]
-    is_one = all(called(v) in (_COUNTING if arguments_of(v) else (*_COUNTING, "argmax", "argmin")) for v in calls)
-    return len(calls) == len(made) + len(counts) > 0 and is_one
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -75,7 +75,7 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers) -> Iterat
         if left_out or node.number in ours:
             continue
         place = places[node.number] = names.place(node)
-        place.error_bytes = node.error
+        place.error_bytes, place.unshown_bytes = node.error, node.unshown
         named_alike[place.path] += 1
         place.path = numbered(place.path, named_alike[place.path])
     new_globals = _new_globals(nodes, places)

@@ -20,10 +20,13 @@ from .place import GROUPS, Floats, Place
 
 FIGURES = (
     "retained_bytes", "retained_storage_bytes", "retained_native_bytes", "child_count", "length", "error_bytes",
+    "retained_unshown_bytes",
 )  # fmt: skip
 _CHILDREN = ("node", "take", "type_name", "object_count", "retained_bytes")
 _SHARED = ("dominator_node", "node", "type_name", "retained_bytes", "object_count", "direct_count")
-_NOTHING_OF_THE_PROCESS = ("retained_storage_bytes", "retained_native_bytes", "error_bytes", "shallow_bytes")
+_NOTHING_OF_THE_PROCESS = (
+    "retained_storage_bytes", "retained_native_bytes", "retained_unshown_bytes", "error_bytes", "shallow_bytes",
+)  # fmt: skip
 
 
 @remembered

@@ -29,6 +29,7 @@ class Node:
     children: Floats
     length: Floats
     error: Floats
+    unshown: Floats
     is_measured: NDArray[np.bool_]
     numbers: set[int] = field(init=False)
     by_type: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class Node:
         self.storage += before.storage
         self.native += before.native
         self.error += before.error
+        self.unshown += before.unshown
         self.children += before.children
         self.length += before.length
         self.is_measured |= before.is_measured
@@ -101,8 +103,9 @@ def nodes_of(
     """({number: node}, {number of one that is a part of another now: that other's})."""
     position = {take: i for i, take in enumerate(takes)}
     nodes = {}
-    for number, told, (retained, storage, native, children, length, error), known in history.seen(position):
-        nodes[number] = Node(number, told, retained, storage, native, children, length, error, known)
+    for number, told, figures, known in history.seen(position):
+        retained, storage, native, children, length, error, unshown = figures
+        nodes[number] = Node(number, told, retained, storage, native, children, length, error, unshown, known)
     for node in nodes.values() if without_tensors else ():
         node.retained, node.storage = np.maximum(node.retained - node.storage, 0.0), np.zeros(len(takes))
     _held_by_defaults(nodes)

@@ -84,10 +84,11 @@ class Place:
     tensor_bytes: Floats = field(init=False)
     native_bytes: Floats = field(init=False)  # sampled memory of malloc
     error_bytes: Floats = field(init=False)  # of deep_bytes, one standard error: if estimated
+    unshown_bytes: Floats = field(init=False)  # of deep_bytes: arrays and storages beside what views of them show
 
     def __post_init__(self) -> None:
         zeros = np.zeros(len(self.deep_bytes))
-        self.array_bytes = self.tensor_bytes = self.native_bytes = self.error_bytes = zeros
+        self.array_bytes = self.tensor_bytes = self.native_bytes = self.error_bytes = self.unshown_bytes = zeros
 
     @property
     def growth_bytes(self) -> float:
@@ -116,6 +117,11 @@ class Place:
     def has_users_name(self) -> bool:
         """One that the user gave it."""
         return self.is_user and self.reference.variable is not None and self.reference.edge_kind in NAMING_EDGES
+
+    @property
+    def copying(self) -> str:
+        """What makes a part of what it is a view of one of its own."""
+        return ".clone()" if self.tensor_bytes[-1] >= MOST * self.deep_bytes[-1] else ".copy()"
 
     @property
     def object_bytes(self) -> Floats:

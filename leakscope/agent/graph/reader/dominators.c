@@ -223,6 +223,10 @@ static void rename_nodes(struct graph *g, const uint32_t *number)
         ARRAY(g, local, struct local)[i].frame = number[ARRAY(g, local, struct local)[i].frame];
     for (uint32_t i = 0; i < g->sample_count; i++)
         ARRAY(g, sample, struct sample)[i].node = number[ARRAY(g, sample, struct sample)[i].node];
+    for (uint32_t i = 0; i < g->view_count; i++) {
+        struct view *view = &ARRAY(g, view, struct view)[i];
+        *view = (struct view){number[view->node], number[view->whole], view->bytes};
+    }
     for (uint32_t i = 0; i < g->key_count; i++)
         ARRAY(g, key, struct key)[i].address = number[ARRAY(g, key, struct key)[i].address];
     for (uint32_t i = 0; i < g->block_count; i++)

@@ -27,12 +27,13 @@ EXPORT int graph_begin(const struct layout *layout)
 }
 
 /* With the GIL: from the next graph on. */
-EXPORT void graph_tensors(uint64_t base, uint64_t implementation, uint64_t storage, uint64_t bytes, uint64_t device)
+EXPORT void graph_tensors(uint64_t base, uint64_t implementation, uint64_t storage, uint64_t bytes, uint64_t device, uint64_t count)
 {
     L.tensor_base = base;
     L.tensor_storage = implementation | storage << 16;
     L.storage_bytes = bytes;
     L.storage_device = device;
+    L.tensor_count = count;
 }
 
 /* With the GIL: from the next graph on. Of arrays of JAX's on other devices nothing lies in the process's memory. */

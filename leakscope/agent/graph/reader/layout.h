@@ -98,6 +98,7 @@ struct layout {
     uint64_t buffer_bytes; /* in a buffered file: how large its buffer is */
     void *python_deallocate; /* what frees the objects of classes that Python code made */
     uint64_t tensor_base, tensor_storage, storage_bytes, storage_device; /* torch: from object to its memory */
+    uint64_t tensor_count; /* of its members; right behind it is the number of their type; 0: not known */
     int *is_collecting; /* whether a collection goes on, in any thread */
     uint64_t any_lookup; /* up to 3.10: what looks up keys of all types, in the keys of a dict */
 };

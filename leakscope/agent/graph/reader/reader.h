@@ -63,6 +63,7 @@ struct row { /* a node that matters, as the agent gets it */
     uint64_t storage_bytes, native_bytes; /* of retained_bytes: memory of tensors; sampled memory of malloc */
     uint64_t error_bytes; /* of retained_bytes: one standard error, where members stand for others */
     uint64_t device_bytes; /* beside retained_bytes: of storages on devices */
+    uint64_t unshown_bytes; /* of retained_bytes: memory of which only views are held, and that none of them shows */
     uint32_t node, path_row, dominator_row, type, references, edges_in, children, new_children;
     uint32_t label, label_kind, owner; /* among the texts; of what has code of its own: file, line, name; of a class: its name */
     uint32_t is_old, is_seen; /* there at the snapshot before; reached again for its label */
@@ -145,6 +146,11 @@ struct sample {
     uint64_t stride;
 };
 
+struct view { /* an array or tensor, the node whose memory it shows, and how much of that */
+    uint32_t node, whole;
+    uint64_t bytes;
+};
+
 /* An interned string, and of how many tables of keys it is one; a table of keys that several dicts share, once it is
  * counted. Later the node of the string. */
 struct key {
@@ -188,7 +194,7 @@ struct graph {
     /* our own */
     struct budget budget;
     struct array address, own, type, references, begin, edge, table, kind_table, row_of, row_table, key;
-    struct array local, variable, pool, arena, loose, below, sample, saved, variance; /* variance: a doubt for each block */
+    struct array local, variable, pool, arena, loose, below, sample, view, saved, variance; /* variance: a doubt for each block */
     struct array dominator, retained, path; /* of graph_analyse, where all nodes are to be written */
     struct array kind, text, row, share, stack, sharer, stray, link, copied, mark, pin; /* a forked child has them too */
     uint64_t copied_bytes;
@@ -197,7 +203,7 @@ struct graph {
     uint32_t link_count;
     pid_t process; /* whose heap it is: the child of a fork has the names of it, and nothing behind them */
     uint32_t table_mask, kind_mask, row_mask, key_mask, key_count;
-    uint32_t waiting, local_count, variable_count, sample_count;
+    uint32_t waiting, local_count, variable_count, sample_count, view_count;
     uint32_t block_count; /* nodes that are native memory */
     uint32_t columns; /* of polars and Arrow, that were looked at */
     uint64_t node_limit; /* of a graph that is sampled; 0: none */
@@ -466,6 +472,9 @@ INTERNAL const object *stopped_frame(const object **trace);
 INTERNAL int list_stopped(struct graph *g);
 INTERNAL uint32_t owner_of(struct graph *g, const object *code);
 INTERNAL const char *storage_of(const object *tensor);
+INTERNAL void find_views(struct graph *g);
+INTERNAL void add_unshown(struct graph *g, const struct work *w, uint64_t *bytes);
+INTERNAL void carry_up(const struct graph *g, const struct work *w, uint64_t *bytes);
 INTERNAL int visit_hidden(const object *one, uint8_t base, visit_function visit, void *arg);
 INTERNAL int count_name(struct graph *g, const object *name);
 INTERNAL int is_among(const uint64_t *addresses, uint64_t count, uint64_t address);

@@ -326,7 +326,7 @@ static int put_rows(struct graph *g, const struct work *w, const struct past *pa
     return 1;
 }
 
-/* What rows retain on devices, and in storages. Serves ``parts`` anew. */
+/* What rows retain on devices, in storages, and beside what views show. Serves ``parts`` anew. */
 static void weigh_tensors(struct graph *g, struct work *w)
 {
     uint64_t *parts = w->parts.at;
@@ -336,6 +336,9 @@ static void weigh_tensors(struct graph *g, struct work *w)
         g->rows[i].storage_bytes = parts[g->rows[i].node];
         g->rows[i].device_bytes = device ? device[g->rows[i].node] : 0;
     }
+    add_unshown(g, w, parts);
+    for (uint64_t i = 0; i < g->row_count; i++)
+        g->rows[i].unshown_bytes = parts[g->rows[i].node];
 }
 
 /* The names of variables whose frame may be gone when names are asked for. */

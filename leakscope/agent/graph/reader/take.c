@@ -233,6 +233,7 @@ static int read_rest(struct graph *g, uint64_t began_ns, const void *recorder, c
     if (!find_blocks(g, began_ns))
         return 0;
     weigh_storages(g);
+    find_views(g);
     read_pools(g);
     return put_stacks(g, recorder, main);
 }

@@ -111,18 +111,26 @@ INTERNAL uint64_t scaled(uint64_t bytes, double weight)
     return weight == 1 ? bytes : (uint64_t)((double)bytes * weight + 0.5);
 }
 
+/* From what each node has of its own to what it retains. */
+INTERNAL void carry_up(const struct graph *g, const struct work *w, uint64_t *bytes)
+{
+    const uint32_t *dominator = w->dominator.at;
+    for (uint32_t i = (uint32_t)g->reached; i-- > 1;)
+        bytes[dominator[i]] += scaled(bytes[i], weight_of(w, i));
+}
+
 /* Of what each node retains: bytes of nodes of one type. Returns those of all. */
 INTERNAL uint64_t add_up(const struct graph *g, const struct work *w, uint32_t type, uint64_t *bytes)
 {
-    const uint32_t *types = g->type.at, *dominator = w->dominator.at;
+    const uint32_t *types = g->type.at;
     const uint64_t *own = g->own.at;
     uint64_t some = 0;
     for (uint32_t i = 0; i < g->reached; i++) {
         bytes[i] = i >= GROUPS && types[i] == type ? own[i] : 0;
         some |= bytes[i];
     }
-    for (uint32_t i = some ? (uint32_t)g->reached : 0; i-- > 1;)
-        bytes[dominator[i]] += scaled(bytes[i], weight_of(w, i));
+    if (some)
+        carry_up(g, w, bytes);
     return bytes[0];
 }
 
@@ -231,8 +239,7 @@ INTERNAL int retain(struct graph *g, struct work *w)
     const uint32_t *dominator = w->dominator.at, *types = g->type.at;
     for (uint32_t i = 0; i < count; i++)
         retained[i] = i >= GROUPS && types[i] == TYPE_DEVICE ? 0 : own[i];
-    for (uint32_t i = count; i-- > 1;)
-        retained[dominator[i]] += scaled(retained[i], weight_of(w, i));
+    carry_up(g, w, retained);
     g->total_bytes = retained[0];
     g->from_c_bytes = retained[FROM_C];
     g->unreachable_bytes = retained[UNREACHABLE];
