@@ -24,6 +24,7 @@ import pandas as pd
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.idle_workers import idle_pools, resting_pids
+from ..evidence.mechanisms import KEEP_TEXT
 from ..evidence.sentences import frees, let_go, listed, looked_too_early, untyped, wasted
 from ..evidence.use import Use, progress_of, reference_count, use_of
 from ..facts.case import Case
@@ -34,7 +35,7 @@ from ..facts.code.statements import latest_read
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_at_work, heap_of
 from ..facts.heap.owners import is_optimizer
-from ..facts.heap.place import GRAPH_TYPE, Place, upwards
+from ..facts.heap.place import GRAPH_TYPE, TRACEBACK, Place, upwards
 from ..facts.heap.standing import field_of, has_key, held_by_users, risen, shared_table
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
@@ -80,7 +81,7 @@ def findings(
         idle = list(_idle(case, process, heap, so_far, held))
         least = max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1]))
         wasted = [_of_idle(case, process, idle)] if sum(one.bytes for one in idle) >= least else []
-        parts = _parts(case, process, heap, so_far, held)
+        parts = _parts(case, process, heap, [*so_far, *wasted], held)
         wasted += [_of_part(case, process, one) for one in parts if one.bytes >= least]
         told = told or bool(wasted)
         yield from wasted
@@ -192,6 +193,7 @@ def _parts(
     """The largest first."""
     asked = [place for place in held if place.reference.variable and not _is_told(place, told)]
     found = [*_older(case, asked), *_unread_members(case, asked), *_kept_graphs(case, process, heap, asked)]
+    found += (one for one in _in_tracebacks(case, heap) if not _is_told(one.place, told))
     return sorted(found, key=lambda one: -one.bytes)
 
 
@@ -274,6 +276,33 @@ def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[
         )
 
 
+def _in_tracebacks(case: Case, heap: Heap) -> Iterator[_Part]:
+    """What calls that failed had in their variables: the traceback of an exception that is kept has their frames."""
+    if any(way in source.text for source in case.sources for way in _READS_FRAMES):
+        return
+    kept: dict[Place, list[Place]] = {}
+    for place in heap.places:
+        above = list(upwards(place.parent)) if place.type_name == TRACEBACK else []
+        named = [one for one in above if one.has_users_name]
+        # One that is a variable of a running call may be on its way up.
+        stays = (one for one in named if one.reference.edge_kind in _STAYS)
+        keeper = next((one for one in named if one.has_length), next(stays, None))
+        if keeper is not None and not any(one.type_name == TRACEBACK for one in above):
+            kept.setdefault(keeper, []).append(place)
+    for keeper, traces in kept.items():
+        size, count = sum(float(one.deep_bytes[-1]) for one in traces), sum(float(one.count[-1]) for one in traces)
+        yield _Part(
+            keeper,
+            round(size),
+            "in variables of calls that failed, by the tracebacks of its exceptions",
+            "only a debugger reads the variables of a call that failed",
+            f"{format_count(count)} tracebacks in it keep {format_bytes(size)}",
+            f"{KEEP_TEXT} of the exceptions in",
+            "tracebacks",
+            (None, size / max(1.0, count)),
+        )
+
+
 def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
     named, lines = named_in(case.sources, one.place)
     name, line = holder_name(named), _line(lines)
@@ -299,6 +328,8 @@ def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
 
 
 _GOES_BACK_AGAIN = ("retain_graph", "create_graph", "autograd.grad")  # through one graph
+_READS_FRAMES = ("tb_frame", "f_locals", "capture_locals", "post_mortem", "inspect.trace", "getinnerframes")
+_STAYS = ("global", "attribute", "class-attribute", "cell")  # names that last beyond a call
 _READ_BY_NAME = ("local", "global", "attribute", "class-attribute", "cell", "cache")
 _LEAST_IDLE = SLIGHT  # of one of several
 
