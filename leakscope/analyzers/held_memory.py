@@ -192,7 +192,9 @@ def _parts(
 ) -> list[_Part]:
     """The largest first."""
     asked = [place for place in held if place.reference.variable and not _is_told(place, told)]
-    found = [*_older(case, asked), *_unread_members(case, asked), *_kept_graphs(case, process, heap, asked)]
+    around = [place for place in _containers(asked) if place not in asked and not _is_told(place, told)]
+    found = [*_older(case, asked), *_unread_members(case, [*asked, *around])]
+    found += _kept_graphs(case, process, heap, asked)
     found += (one for one in _in_tracebacks(case, heap) if not _is_told(one.place, told))
     return sorted(found, key=lambda one: -one.bytes)
 
@@ -228,25 +230,35 @@ def _unread_members(case: Case, held: Sequence[Place]) -> Iterator[_Part]:
         fields: dict[str, list[Place]] = {}
         for one in (field for member in place.children for field in member.children):
             key = field_of(one)
-            if place.has_length and key is not None and one.parent is not None and one.parent.parent is place:
+            is_users = one.reference.edge_kind == "item" or (one.reference.edge_kind == "attribute" and one.is_user)
+            if place.has_length and key is not None and is_users and one.parent in place.children:
                 fields.setdefault(key, []).append(one)
-        sizes = {key: sum(float(one.deep_bytes[-1]) for one in ones) for key, ones in fields.items() if len(ones) > 1}
+        sizes = {key: _in_all(place, ones) for key, ones in fields.items()}
         large = {key: size for key, size in sizes.items() if size >= _LEAST_IDLE}
         unread = unread_fields(case.sources, place.reference.variable or "", large) if large else set()
         if not unread:
             continue
-        size, count = sum(large[key] for key in unread), sum(len(fields[key]) for key in unread)
+        size, length = sum(large[key] for key in unread), float(place.length[-1])
         names = listed(sorted(unread, key=lambda key: -large[key]))
         yield _Part(
             place,
             round(size),
             f"under {names} of its members, which nothing reads",
             "the sources read other fields of its members, and none of these",
-            f"{format_count(float(place.length[-1]))} members have {names}: {format_bytes(size)}",
+            f"{format_count(length)} members have {names}: {format_bytes(size)}",
             f"leave {names} out of what is put into",
             "idle",
-            (next(iter(fields[next(iter(unread))])).type_name, size / count),
+            (fields[next(iter(unread))][0].type_name, size / length / len(unread)),
         )
+
+
+def _in_all(place: Place, fields: Sequence[Place]) -> float:
+    """What all members have in a field that was seen in some, as objects of one class have the same; 0 if in one."""
+    looked = [one.parent for one in fields if one.parent is not None]
+    classes = {one.type_name for one in looked if "." in one.type_name and not one.type_name.startswith("collections.")}
+    every = sum(float(one.deep_bytes[-1]) for one in place.children if one.type_name in classes)
+    share = max(1.0, every / max(1.0, sum(float(one.deep_bytes[-1]) for one in looked)))
+    return share * sum(float(one.deep_bytes[-1]) for one in fields) if len(fields) > 1 or share > 1.0 else 0.0
 
 
 def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[Place]) -> Iterator[_Part]:
