@@ -29,6 +29,7 @@ from ..evidence.sentences import frees, let_go, listed, looked_too_early, untype
 from ..evidence.use import Use, progress_of, reference_count, use_of
 from ..facts.case import Case
 from ..facts.code.adding import CREATES, Line, adding_lines
+from ..facts.code.backward import goes_back_through
 from ..facts.code.fields import unread_fields
 from ..facts.code.reading import goes_on_setting
 from ..facts.code.statements import latest_read
@@ -49,7 +50,7 @@ from ..units import FEWEST, HARDLY, MOST, MUCH, NEARLY_ALL, SLIGHT, MiB, format_
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
-AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
+AFTER = ("retained-objects", "retained-graph", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
 _MOST_NAMED = FEWEST
 
@@ -262,26 +263,31 @@ def _in_all(place: Place, fields: Sequence[Place]) -> float:
 
 
 def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[Place]) -> Iterator[_Part]:
-    """The graph that hangs on a tensor, as it was in the snapshot before, where no line sets it anew: no backward pass
-    went through it, which would have let go of it.
+    """The graph that hangs on a tensor: no backward pass goes through it, which would let go of it. Either none in the
+    sources is of anything made of it; or, where no line sets it anew, it is as it was in the snapshot before.
     """
-    if heap.time_s.size < 2 or any(way in source.text for source in case.sources for way in _GOES_BACK_AGAIN):
+    if any(way in source.text for source in case.sources for way in _GOES_BACK_AGAIN):
         return
     progress = case.once(progress_of, process)
     for place in held:
         graph = next((one for one in place.children if one.type_name == GRAPH_TYPE), None)
-        size = graph.deep_bytes if graph is not None else np.zeros(2)
-        if size[-1] < _LEAST_IDLE or size[-1] != size[-2] or place.reference.edge_kind != "attribute":
+        size = graph.deep_bytes if graph is not None else np.zeros(1)
+        variable = place.reference.variable or ""
+        if size[-1] < _LEAST_IDLE or place.reference.edge_kind != "attribute":
             continue
-        if goes_on_setting(case.sources, place.reference.variable or "", progress):
+        if goes_back_through(case.sources, variable) is False:
+            why = f"no backward() of the sources is of {variable}, or of what is made of it"
+        elif size.size > 1 and size[-1] == size[-2] and not goes_on_setting(case.sources, variable, progress):
+            since = format_duration(float(heap.time_s[-1] - heap.time_s[-2]))
+            why = f"the graph and what it saved for a backward pass were the same {since} before the last snapshot"
+        else:
             continue
-        since = format_duration(float(heap.time_s[-1] - heap.time_s[-2]))
         yield _Part(
             place,
             int(size[-1]),
             "in its autograd graph, which no backward pass uses",
             "a backward pass lets go of what a graph keeps",
-            f"the graph and what it saved for a backward pass were the same {since} before the last snapshot",
+            why,
             "make it under torch.no_grad(), or detach",
             "autograd-history",
             ("torch.Tensor", float(size[-1])),
