@@ -23,6 +23,7 @@ import pandas as pd
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
+from ..evidence.cell_results import unread_results
 from ..evidence.idle_workers import idle_pools, resting_pids
 from ..evidence.mechanisms import KEEP_TEXT
 from ..evidence.sentences import frees, let_go, listed, looked_too_early, untyped, wasted
@@ -43,7 +44,7 @@ from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
 from ..facts.tables import only, without_last
-from ..facts.where.holders import KNOWN_ADDER, about, defined_at, holder_name, named_in
+from ..facts.where.holders import KNOWN_ADDER, OUT, about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import HELD
 from ..units import FEWEST, HARDLY, MOST, MUCH, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_count, format_duration
@@ -186,6 +187,8 @@ class _Part(NamedTuple):
     remedy: str
     mechanism: str
     each: tuple[str | None, float]
+    name: str = ""  # where the place has none to be told by
+    line: Line | None = None
 
 
 def _parts(
@@ -196,6 +199,7 @@ def _parts(
     around = [place for place in _containers(asked) if place not in asked and not _is_told(place, told)]
     found = [*_older(case, asked), *_unread_members(case, [*asked, *around])]
     found += _kept_graphs(case, process, heap, asked)
+    found += _of_cells(case, heap)
     found += (one for one in _in_tracebacks(case, heap) if not _is_told(one.place, told))
     return sorted(found, key=lambda one: -one.bytes)
 
@@ -321,9 +325,28 @@ def _in_tracebacks(case: Case, heap: Heap) -> Iterator[_Part]:
         )
 
 
+def _of_cells(case: Case, heap: Heap) -> Iterator[_Part]:
+    """Results of cells that no cell looks at again, all together."""
+    left = unread_results(case, heap)
+    if left is not None:
+        many = "cells" if len(left.numbers) > 1 else "cell"
+        yield _Part(
+            left.places[0],
+            left.bytes,
+            f"that {many} {listed([f'[{number}]' for number in left.numbers])} returned, and no cell looks at",
+            "no cell reads _, _1, _2 or Out, and what was returned has no other name",
+            f"IPython keeps what each cell returned: {format_bytes(left.bytes)} is in nothing else",
+            "end the last line of such a cell with a semicolon; %reset -f out empties",
+            "results-of-cells",
+            (None, float(left.places[0].deep_bytes[-1])),
+            OUT,
+            left.line,
+        )
+
+
 def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
     named, lines = named_in(case.sources, one.place)
-    name, line = holder_name(named), _line(lines)
+    name, line = one.name or holder_name(named), one.line or _line(lines)
     end_s = min(case.growth.end_s, float(process.time_s[-1]))
     severity, share = wasted(case, one.bytes, level_at(process.time_s, process.held_bytes, end_s))
     where = f" at {line.place}" if line is not None else ""
@@ -341,7 +364,7 @@ def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
         remedy=[f"{one.remedy} {untyped(name)}{where}: {frees(process, one.bytes, [one.each])}"],
         mechanism=one.mechanism,
         wasted=True,
-        **about(named, one.place),
+        **(about(named, one.place) | Held(holder=name)),
     )
 
 
