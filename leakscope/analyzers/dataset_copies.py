@@ -22,6 +22,7 @@ import re
 from collections.abc import Collection, Hashable, Iterator, Sequence
 
 from ..confidence import FAIR, NEUTRAL, PROVEN, STRONG, STRONGLY_AGAINST, Ground, graded
+from ..evidence.cell_results import unread_results
 from ..evidence.idle_workers import resting_pids
 from ..evidence.sentences import let_go, listed, untyped, wasted
 from ..evidence.suspects import copied_in
@@ -33,6 +34,7 @@ from ..facts.code.caps import caps
 from ..facts.code.statements import is_looked_up_first, statement_at
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.forms import INTEGERS, NUMERIC, TOKEN_IDS, Form, forms_of, groups_of, has_same_figures
+from ..facts.heap.place import downwards
 from ..facts.subject import Held
 from ..facts.tables import without_last
 from ..facts.where.holders import about, defined_at
@@ -123,8 +125,14 @@ def _forms(case: Case, process: ProcessGrowth, modules: Collection[str]) -> list
     """Containers of the last snapshot that saw the program at work."""
     takes = process.rows("takes")
     takes, rows = without_last(takes, takes), process.rows("data_forms")
-    is_any = len(takes) and len(rows)
-    return forms_of(case.heap(process.pid), rows, int(takes["take"].iloc[-1]), modules) if is_any else []
+    if not len(takes) or not len(rows):
+        return []
+    heap = case.heap(process.pid)
+    # What nobody looks at of what cells of IPython returned is told by held-memory.
+    left = unread_results(case, heap)
+    own = set() if left is None else {id(one) for above in left.places for one in downwards([above])}
+    forms = forms_of(heap, rows, int(takes["take"].iloc[-1]), modules)
+    return [one for one in forms if id(one.place) not in own]
 
 
 def _filled(case: Case, process: ProcessGrowth) -> list[Form]:

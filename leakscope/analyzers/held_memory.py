@@ -23,32 +23,35 @@ import pandas as pd
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
+from ..evidence.cell_results import unread_results
 from ..evidence.idle_workers import idle_pools, resting_pids
+from ..evidence.mechanisms import KEEP_TEXT
 from ..evidence.sentences import frees, let_go, listed, looked_too_early, untyped, wasted
 from ..evidence.use import Use, progress_of, reference_count, use_of
 from ..facts.case import Case
 from ..facts.code.adding import CREATES, Line, adding_lines
+from ..facts.code.backward import goes_back_through
 from ..facts.code.fields import unread_fields
 from ..facts.code.reading import goes_on_setting
 from ..facts.code.statements import latest_read
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.comparable import Heap, heap_at_work, heap_of
 from ..facts.heap.owners import is_optimizer
-from ..facts.heap.place import GRAPH_TYPE, Place, upwards
+from ..facts.heap.place import GRAPH_TYPE, TRACEBACK, Place, upwards
 from ..facts.heap.standing import field_of, has_key, held_by_users, risen, shared_table
 from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
 from ..facts.tables import only, without_last
-from ..facts.where.holders import KNOWN_ADDER, about, defined_at, holder_name, named_in
+from ..facts.where.holders import KNOWN_ADDER, OUT, about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import HELD
 from ..units import FEWEST, HARDLY, MOST, MUCH, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_count, format_duration
 
 NEEDS = retained.NEEDS
 TELLS = (HELD,)
-AFTER = ("retained-objects", "filling", "dataset-copies", "duplicate-model", "process-pileup")
+AFTER = ("retained-objects", "retained-graph", "filling", "dataset-copies", "duplicate-model", "process-pileup")
 _KIND = "held-memory"
 _MOST_NAMED = FEWEST
 
@@ -184,6 +187,8 @@ class _Part(NamedTuple):
     remedy: str
     mechanism: str
     each: tuple[str | None, float]
+    name: str = ""  # where the place has none to be told by
+    line: Line | None = None
 
 
 def _parts(
@@ -191,9 +196,11 @@ def _parts(
 ) -> list[_Part]:
     """The largest first."""
     asked = [place for place in held if place.reference.variable and not _is_told(place, told)]
-    found = [
-        *_older(case, asked), *_unread_members(case, asked), *_kept_graphs(case, process, heap, asked), *_views(asked),
-    ]  # fmt: skip
+    around = [place for place in _containers(asked) if place not in asked and not _is_told(place, told)]
+    found = [*_older(case, asked), *_unread_members(case, [*asked, *around]), *_views(asked)]
+    found += _kept_graphs(case, process, heap, asked)
+    found += _of_cells(case, heap)
+    found += (one for one in _in_tracebacks(case, heap) if not _is_told(one.place, told))
     return sorted(found, key=lambda one: -one.bytes)
 
 
@@ -228,48 +235,63 @@ def _unread_members(case: Case, held: Sequence[Place]) -> Iterator[_Part]:
         fields: dict[str, list[Place]] = {}
         for one in (field for member in place.children for field in member.children):
             key = field_of(one)
-            if place.has_length and key is not None and one.parent is not None and one.parent.parent is place:
+            is_users = one.reference.edge_kind == "item" or (one.reference.edge_kind == "attribute" and one.is_user)
+            if place.has_length and key is not None and is_users and one.parent in place.children:
                 fields.setdefault(key, []).append(one)
-        sizes = {key: sum(float(one.deep_bytes[-1]) for one in ones) for key, ones in fields.items() if len(ones) > 1}
+        sizes = {key: _in_all(place, ones) for key, ones in fields.items()}
         large = {key: size for key, size in sizes.items() if size >= _LEAST_IDLE}
         unread = unread_fields(case.sources, place.reference.variable or "", large) if large else set()
         if not unread:
             continue
-        size, count = sum(large[key] for key in unread), sum(len(fields[key]) for key in unread)
+        size, length = sum(large[key] for key in unread), float(place.length[-1])
         names = listed(sorted(unread, key=lambda key: -large[key]))
         yield _Part(
             place,
             round(size),
             f"under {names} of its members, which nothing reads",
             "the sources read other fields of its members, and none of these",
-            f"{format_count(float(place.length[-1]))} members have {names}: {format_bytes(size)}",
+            f"{format_count(length)} members have {names}: {format_bytes(size)}",
             f"leave {names} out of what is put into",
             "idle",
-            (next(iter(fields[next(iter(unread))])).type_name, size / count),
+            (fields[next(iter(unread))][0].type_name, size / length / len(unread)),
         )
 
 
+def _in_all(place: Place, fields: Sequence[Place]) -> float:
+    """What all members have in a field that was seen in some, as objects of one class have the same; 0 if in one."""
+    looked = [one.parent for one in fields if one.parent is not None]
+    classes = {one.type_name for one in looked if "." in one.type_name and not one.type_name.startswith("collections.")}
+    every = sum(float(one.deep_bytes[-1]) for one in place.children if one.type_name in classes)
+    share = max(1.0, every / max(1.0, sum(float(one.deep_bytes[-1]) for one in looked)))
+    return share * sum(float(one.deep_bytes[-1]) for one in fields) if len(fields) > 1 or share > 1.0 else 0.0
+
+
 def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[Place]) -> Iterator[_Part]:
-    """The graph that hangs on a tensor, as it was in the snapshot before, where no line sets it anew: no backward pass
-    went through it, which would have let go of it.
+    """The graph that hangs on a tensor: no backward pass goes through it, which would let go of it. Either none in the
+    sources is of anything made of it; or, where no line sets it anew, it is as it was in the snapshot before.
     """
-    if heap.time_s.size < 2 or any(way in source.text for source in case.sources for way in _GOES_BACK_AGAIN):
+    if any(way in source.text for source in case.sources for way in _GOES_BACK_AGAIN):
         return
     progress = case.once(progress_of, process)
     for place in held:
         graph = next((one for one in place.children if one.type_name == GRAPH_TYPE), None)
-        size = graph.deep_bytes if graph is not None else np.zeros(2)
-        if size[-1] < _LEAST_IDLE or size[-1] != size[-2] or place.reference.edge_kind != "attribute":
+        size = graph.deep_bytes if graph is not None else np.zeros(1)
+        variable = place.reference.variable or ""
+        if size[-1] < _LEAST_IDLE or place.reference.edge_kind != "attribute":
             continue
-        if goes_on_setting(case.sources, place.reference.variable or "", progress):
+        if goes_back_through(case.sources, variable) is False:
+            why = f"no backward() of the sources is of {variable}, or of what is made of it"
+        elif size.size > 1 and size[-1] == size[-2] and not goes_on_setting(case.sources, variable, progress):
+            since = format_duration(float(heap.time_s[-1] - heap.time_s[-2]))
+            why = f"the graph and what it saved for a backward pass were the same {since} before the last snapshot"
+        else:
             continue
-        since = format_duration(float(heap.time_s[-1] - heap.time_s[-2]))
         yield _Part(
             place,
             int(size[-1]),
             "in its autograd graph, which no backward pass uses",
             "a backward pass lets go of what a graph keeps",
-            f"the graph and what it saved for a backward pass were the same {since} before the last snapshot",
+            why,
             "make it under torch.no_grad(), or detach",
             "autograd-history",
             ("torch.Tensor", float(size[-1])),
@@ -294,9 +316,55 @@ def _views(held: Sequence[Place]) -> Iterator[_Part]:
         )
 
 
+def _in_tracebacks(case: Case, heap: Heap) -> Iterator[_Part]:
+    """What calls that failed had in their variables: the traceback of an exception that is kept has their frames."""
+    if any(way in source.text for source in case.sources for way in _READS_FRAMES):
+        return
+    kept: dict[Place, list[Place]] = {}
+    for place in heap.places:
+        above = list(upwards(place.parent)) if place.type_name == TRACEBACK else []
+        named = [one for one in above if one.has_users_name]
+        # One that is a variable of a running call may be on its way up.
+        stays = (one for one in named if one.reference.edge_kind in _STAYS)
+        keeper = next((one for one in named if one.has_length), next(stays, None))
+        if keeper is not None and not any(one.type_name == TRACEBACK for one in above):
+            kept.setdefault(keeper, []).append(place)
+    for keeper, traces in kept.items():
+        size, count = sum(float(one.deep_bytes[-1]) for one in traces), sum(float(one.count[-1]) for one in traces)
+        yield _Part(
+            keeper,
+            round(size),
+            "in variables of calls that failed, by the tracebacks of its exceptions",
+            "only a debugger reads the variables of a call that failed",
+            f"{format_count(count)} tracebacks in it keep {format_bytes(size)}",
+            f"{KEEP_TEXT} of the exceptions in",
+            "tracebacks",
+            (None, size / max(1.0, count)),
+        )
+
+
+def _of_cells(case: Case, heap: Heap) -> Iterator[_Part]:
+    """Results of cells that no cell looks at again, all together."""
+    left = unread_results(case, heap)
+    if left is not None:
+        many = "cells" if len(left.numbers) > 1 else "cell"
+        yield _Part(
+            left.places[0],
+            left.bytes,
+            f"that {many} {listed([f'[{number}]' for number in left.numbers])} returned, and no cell looks at",
+            "no cell reads _, _1, _2 or Out, and what was returned has no other name",
+            f"IPython keeps what each cell returned: {format_bytes(left.bytes)} is in nothing else",
+            "end the last line of such a cell with a semicolon; %reset -f out empties",
+            "results-of-cells",
+            (None, float(left.places[0].deep_bytes[-1])),
+            OUT,
+            left.line,
+        )
+
+
 def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
     named, lines = named_in(case.sources, one.place)
-    name, line = holder_name(named), _line(lines)
+    name, line = one.name or holder_name(named), one.line or _line(lines)
     end_s = min(case.growth.end_s, float(process.time_s[-1]))
     severity, share = wasted(case, one.bytes, level_at(process.time_s, process.held_bytes, end_s))
     where = f" at {line.place}" if line is not None else ""
@@ -314,11 +382,13 @@ def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
         remedy=[f"{one.remedy} {untyped(name)}{where}: {frees(process, one.bytes, [one.each])}"],
         mechanism=one.mechanism,
         wasted=True,
-        **about(named, one.place),
+        **(about(named, one.place) | Held(holder=name)),
     )
 
 
 _GOES_BACK_AGAIN = ("retain_graph", "create_graph", "autograd.grad")  # through one graph
+_READS_FRAMES = ("tb_frame", "f_locals", "capture_locals", "post_mortem", "inspect.trace", "getinnerframes")
+_STAYS = ("global", "attribute", "class-attribute", "cell")  # names that last beyond a call
 _READ_BY_NAME = ("local", "global", "attribute", "class-attribute", "cell", "cache")
 _LEAST_IDLE = SLIGHT  # of one of several
 

@@ -35,7 +35,7 @@ from ..facts.code.statements import (
 from ..facts.code.syntax import DEFINED, arguments_of, last_name
 from ..facts.code.ways_out import Library, emptied_by
 from ..facts.heap.owners import user_place, weighs_in_members
-from ..facts.heap.place import OUTSIDE, Place, downwards, upwards
+from ..facts.heap.place import OUTSIDE, TRACEBACK, Place, downwards, upwards
 from ..facts.heap.waiting import waits_in
 from ..facts.retained.figures import Retained
 from ..facts.where.holders import are_results_of_cells, holder_name, key_in
@@ -395,19 +395,20 @@ def _rebuilt(one: Held) -> str | None:
 
 
 _WORK = ("Future", "Task")
+KEEP_TEXT = "keep str(error), or error.with_traceback(None), instead"
 
 
 def _tracebacks(one: Held) -> dict[str, str] | None:
     """Much of a member that was looked into hangs on one."""
     inside = _much_of_members(one.found.holder.largest or one.place)
-    if not any(part.type_name == "traceback" for part in inside):
+    if not any(part.type_name == TRACEBACK for part in inside):
         return None
     if one.member in _WORK:  # the line hands in the work, and what it raises comes later
         instead = f"take each out of {one.variable} once it is done{one.filled}, also where it failed; or, to keep the "
         instead += "exception, drop what hangs on it by traceback.clear_frames(error.__traceback__)"
         whose = f"each {one.member} that failed keeps its exception, and with it"
         return {"whose": whose, "they": "this", "their": "its traceback", "instead": instead}
-    instead = f"keep str(error), or error.with_traceback(None), instead{one.where}"
+    instead = f"{KEEP_TEXT}{one.where}"
     return {"whose": "the exceptions keep", "they": "they", "their": "their tracebacks", "instead": instead}
 
 

@@ -41,7 +41,19 @@ from .statements import (
     statement_at,
     stored,
 )
-from .syntax import DEFINED, FUNCTIONS, LOOPS, Defined, called, defaults_of, is_load, last_name, pairs, receiver
+from .syntax import (
+    DEFINED,
+    FUNCTIONS,
+    LOOPS,
+    Defined,
+    arguments_of,
+    called,
+    defaults_of,
+    is_load,
+    last_name,
+    pairs,
+    receiver,
+)
 
 _EMPTY = re.compile(r"\[\]|\{\}|(list|dict|set)\(\)")
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "JoinableQueue")
@@ -120,6 +132,8 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
         if pair is None and form is _detached:
             return _detached_behind(asked, found)
         container, member = known(pair, "the line stores no single value that could be changed there")
+        if form is _without_traceback:
+            member = _caught(found, member)
         if form is _detached and isinstance(member, (ast.Tuple, ast.Dict)):
             return _detached_parts(asked, found, container, member)
         is_value = not isinstance(member, (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Constant))
@@ -131,10 +145,6 @@ def _otherwise(form: Callable[[Asked, str, str], str | None]) -> _How:
         need(called(member) not in (method, "item", "numpy"), f"the line stores {method}() of it already")
         if form is _detached:
             _need_no_backward(asked, last_name(container))
-        if "traceback" in method:
-            handlers = [getattr(one, "name", None) for one in found.around]
-            by_name = isinstance(member, ast.Name) and member.id in handlers
-            need(by_name, "the line does not store the exception by the name that its handler gives it")
         return replaced(found.source, member, new)
 
     return how
@@ -177,6 +187,19 @@ def _detached_parts(asked: Asked, found: Statement, container: ast.expr, member:
         new = f"{one.id}.detach()" if one.id in used else _detached(asked._replace(member=""), one.id, one.id)
         source = source._replace(text=replaced(source, one, new or "").text)
     return Edited(source.file, text, source.text, "")
+
+
+def _without_traceback(asked: Asked, text: str, behind: str) -> str:
+    return f"{text}.with_traceback(None)"
+
+
+def _caught(found: Statement, member: ast.expr) -> ast.expr:
+    """What is stored, or one argument of the record that is made of it there: the exception that is handled."""
+    handlers = [getattr(one, "name", None) for one in found.around]
+    made = arguments_of(member) if isinstance(member, ast.Call) and called(member)[:1].isupper() else [member]
+    by_name = [one for one in made if isinstance(one, ast.Name) and one.id in handlers]
+    need(len(by_name) == 1, "the line does not store the exception by the name that its handler gives it")
+    return by_name[0]
 
 
 def _of_view(asked: Asked, text: str, behind: str) -> str | None:
@@ -557,7 +580,7 @@ _HOW: dict[str, _How] = {
     "autograd-history": _otherwise(_detached),
     "views": _otherwise(_of_view),
     "values-with-more": _otherwise(lambda asked, text, behind: f"{asked.base}({text})" if asked.base else None),
-    "tracebacks": _otherwise(lambda asked, text, behind: f"{text}.with_traceback(None)"),
+    "tracebacks": _otherwise(_without_traceback),
     "never-read": _left_out,
     "unbounded-container": _bounded,
     "keys-that-do-not-repeat": _bounded,

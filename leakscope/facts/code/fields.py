@@ -10,7 +10,8 @@ from .points_to import ADDERS
 from .statements import READ_ALL
 from .syntax import DEFINED, called, is_load, last_name
 
-_IN_ORDER = ("enumerate", "reversed")  # of each member, the last name that is bound has it
+_IN_ORDER = ("enumerate", "iter", "list", "reversed", "sorted", "tuple")  # what these give has the members as well
+_ONE_OF = ("max", "min", "next")
 _Parents = dict[ast.AST, ast.AST]
 
 
@@ -30,11 +31,43 @@ def unread_fields(sources: Sequence[Source], variable: str, fields: Collection[s
         parents: _Parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         methods = {node.name for node in ast.walk(tree) if isinstance(node, DEFINED)}
         for node in ast.walk(tree):
+            on = node.value if isinstance(node, ast.Attribute) else None
             is_whole = (last_name(node) == variable and is_load(node)) or getattr(node, "arg", None) == variable
+            is_whole = is_whole and not _is_of_command_line(on, parents)
             if is_whole and not all(_asks_for_a_field(one, parents, methods) for one in _members(node, parents)):
                 return set()
-            unread.discard(_read_field(node, parents))
+            if not _is_new(on, parents):
+                unread.discard(_read_field(node, parents))
     return unread
+
+
+def _makers(node: ast.AST | None, parents: _Parents) -> list[str]:
+    """What is called each time a variable is bound in its function; empty where it may be something else as well."""
+    function = _function_of(node, parents) if isinstance(node, ast.Name) else None
+    if function is None or not isinstance(node, ast.Name):
+        return []
+    bound = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == node.id and not is_load(one)]
+    given = [one.arg for one in ast.walk(function) if isinstance(one, ast.arg)]
+    made = [called(getattr(parents.get(one), "value", None)) for one in bound]
+    return made if node.id not in given and all(made) else []
+
+
+def _is_new(node: ast.AST | None, parents: _Parents) -> bool:
+    """An object that its function makes: what is read of it was in no container before."""
+    makers = _makers(node, parents)
+    return bool(makers) and all(name[:1].isupper() for name in makers)
+
+
+def _is_of_command_line(node: ast.AST | None, parents: _Parents) -> bool:
+    """Arguments of the program have names that others have as well."""
+    makers = _makers(node, parents)
+    return bool(makers) and all(name.startswith("parse_") for name in makers)
+
+
+def _function_of(node: ast.AST | None, parents: _Parents) -> ast.AST | None:
+    while node is not None and not isinstance(node, DEFINED):
+        node = parents.get(node)
+    return node
 
 
 def _read_field(node: ast.AST, parents: _Parents) -> str:
@@ -58,20 +91,35 @@ def _members(node: ast.AST, parents: _Parents) -> Iterator[ast.AST]:
         return
     if isinstance(above, ast.Subscript) and above.value is node:
         if is_load(above):
-            yield above
+            yield from _members(above, parents) if isinstance(above.slice, ast.Slice) else _known_as(above, parents)
         return
-    while isinstance(above, ast.Call) and called(above) in _IN_ORDER:
-        node, above = above, parents.get(above)
+    if isinstance(above, ast.Call) and node in above.args and called(above) in (*_IN_ORDER, *_ONE_OF):
+        for key in above.keywords:
+            yield from _loads(key.value, {one.arg for one in ast.walk(key.value) if isinstance(one, ast.arg)})
+        yield from _members(above, parents) if called(above) in _IN_ORDER else _known_as(above, parents)
+        return
     target = getattr(above, "target", None) if getattr(above, "iter", None) is node else None
-    if isinstance(target, ast.Tuple) and target.elts:
+    if isinstance(target, ast.Tuple) and target.elts:  # of enumerate(), where the last name has it
         target = target.elts[-1]
     if not isinstance(target, ast.Name) or above is None:
         yield node
         return
-    within = parents.get(above, above) if isinstance(above, ast.comprehension) else above
-    for one in ast.walk(within):
-        if isinstance(one, ast.Name) and one.id == target.id and is_load(one):
-            yield one
+    yield from _loads(parents.get(above, above) if isinstance(above, ast.comprehension) else above, {target.id})
+
+
+def _known_as(member: ast.expr, parents: _Parents) -> Iterator[ast.AST]:
+    """It, or wherever the variable that it is put into is looked up."""
+    above = parents.get(member)
+    name = above.targets[0] if isinstance(above, ast.Assign) and len(above.targets) == 1 else None
+    function = _function_of(above, parents)
+    if isinstance(name, ast.Name) and function is not None:
+        yield from _loads(function, {name.id})
+    else:
+        yield member
+
+
+def _loads(within: ast.AST, names: Collection[str]) -> Iterator[ast.AST]:
+    return (one for one in ast.walk(within) if isinstance(one, ast.Name) and one.id in names and is_load(one))
 
 
 def _asks_for_a_field(node: ast.AST, parents: _Parents, methods: Collection[str]) -> bool:

@@ -24,6 +24,7 @@ _GROUPS = ("", "module", "thread", "recorder", OUTSIDE, "unreached")  # as agent
 GROUPS = len(_GROUPS)
 OF_MODULES, OF_THREADS, OF_OUTSIDE = map(_GROUPS.index, ("module", "thread", OUTSIDE))
 GRAPH_TYPE = "torch autograd graph"  # as the agent names it
+TRACEBACK = "traceback"
 # Where a torch module keeps what the user wrote as ``model.part``.
 CONTAINERS = ("dict", "list", "set", "tuple", "frozenset", "collections.deque", "collections.OrderedDict")
 MODULE_DICTS = ("_modules", "_parameters", "_buffers")

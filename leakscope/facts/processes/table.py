@@ -154,7 +154,7 @@ class Process:
     def idle_since_s(self, end_s: float) -> float:
         """Since when it has been idle, up to a moment: that moment itself where it works."""
         time_s, cpu_s = series(self.samples, "cpu_s")
-        time_s, cpu_s = time_s[time_s <= end_s], cpu_s[time_s <= end_s]
+        time_s, cpu_s = time_s[time_s <= end_s], self._without_looks(time_s, cpu_s)[time_s <= end_s]
         if not time_s.size:
             return end_s
         # Over so long that a share of a core is more than a few ticks: samples may come every two.
@@ -163,6 +163,16 @@ class Process:
         is_busy = cpu_s[later] - cpu_s >= IDLE_SHARE * (time_s[later] - time_s) + _TICK_S
         busy = np.flatnonzero(is_busy & (later > np.arange(time_s.size)))
         return float(time_s[later[busy[-1]]]) if busy.size else self.born_s
+
+    def _without_looks(self, time_s: Floats, cpu_s: Floats) -> Floats:
+        """CPU time without that of our snapshots, each of which takes what it cost of what comes next."""
+        used = np.diff(cpu_s, prepend=cpu_s[:1])
+        for taken_s, cost_s in cells(self.growth.rows("takes"), "time_s", "take_cpu_s") if self.growth else ():
+            first = int(np.searchsorted(time_s, taken_s))
+            for at in range(first, used.size if cost_s is not None else 0):
+                ours = min(used[at], cost_s)
+                used[at], cost_s = used[at] - ours, cost_s - ours
+        return np.cumsum(used)
 
 
 def alive_counts(some: Iterable[Process], time_s: Floats) -> Floats:

@@ -15,6 +15,7 @@ from .manager_proxies import named_by_proxy
 
 NAMESPACE = "global variables"  # of a module
 KNOWN_ADDER, _SURE_ADDER = 0.7, FULL  # scores of lines
+OUT = "IPython's Out (results of cells)"
 _RESULT = re.compile(r"_\d+")
 
 
@@ -28,7 +29,7 @@ def are_results_of_cells(place: Place) -> bool:
 def holder_name(place: Place) -> str:
     """How a person says it: ``Trainer.history (list)``, ``main() rows (list)``, ``services.CACHE (dict)``."""
     if are_results_of_cells(place):
-        return "IPython's Out (results of cells)"
+        return OUT
     if place.reference.edge_kind == "namespace" and place.root_kind == "module":
         return f"{NAMESPACE} of {place.path.removesuffix('.__dict__')}"
     variable, owner, edge = place.reference.variable, place.reference.owner, place.reference.edge_kind
