@@ -80,7 +80,7 @@ class Recording(storage.Recording):
         known |= schema.columns()
         rows = []
         for table in self.names():
-            for name in ["time_s", *(c for c in self.tables.columns_of(table) if c != "table")]:
+            for name in ["time_s", *(c for c in self.rows.columns_of(table) if c != "table")]:
                 column = known.get(name, schema.Column(name, "", "", "not known to this version"))
                 rows.append((table, *column[:4]))
         return pd.DataFrame(rows, columns=["table", "column", "type", "unit", "meaning"])
@@ -88,7 +88,7 @@ class Recording(storage.Recording):
     @property
     def units(self) -> dict[str, str]:
         """The unit of every column that has one, ``rec.units["rss_bytes"]``; a frame has its own in ``attrs``."""
-        return dict(storage.recording.units)
+        return dict(storage.tables.units)
 
     def report(self, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
         """The diagnosis, as ``leakscope.analyze`` makes it; the whole one is made once."""

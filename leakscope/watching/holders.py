@@ -172,7 +172,7 @@ class Holders:
         known = self._known[process]
         if take in known.told:
             return known.told[take]()
-        from ..facts.heap.graph import laid_over  # pandas takes a moment, and many jobs need it not
+        from ..facts.heap.graph import laid_over  # numpy takes a moment, and many jobs need it not
         from ..facts.heap.history import History
 
         first = min(one for one in known.takes if one in known.graphs)
@@ -212,10 +212,7 @@ class Holders:
 
 
 def _frame(name: str, rows: list[Row]) -> Any:
-    import pandas as pd
+    from ..storage import Rows
 
-    types: dict[str, Any] = {"int": "Int64", "float": "float64", "bool": "boolean", "str": "object"}
-    columns = [column for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
-    return pd.DataFrame(
-        {one.name: pd.array([row.get(one.name) for row in rows], dtype=types[one.type]) for one in columns}
-    )
+    columns = [column.name for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
+    return Rows.of({column: [row.get(column) for row in rows] for column in columns})
