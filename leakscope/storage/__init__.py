@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .one_table import write_table
     from .recording import Recording, derived, open_recording, read_footer, thinned
     from .rewriting import rewrite
-    from .rows import Column, Row, Rows, is_null, joined
+    from .rows import Column, Row, Rows, is_null, joined, rows_of_table
 
 __all__ = [
     "Column",
@@ -26,11 +26,12 @@ __all__ = [
     "open_recording",
     "read_footer",
     "rewrite",
+    "rows_of_table",
     "thinned",
     "write_table",
 ]
 _ELSEWHERE = {
-    **dict.fromkeys(("Column", "Row", "Rows", "is_null", "joined"), "rows"),
+    **dict.fromkeys(("Column", "Row", "Rows", "is_null", "joined", "rows_of_table"), "rows"),
     "keep_answer": "footer",
     "rewrite": "rewriting",
     "write_table": "one_table",

@@ -21,7 +21,7 @@ from .finalize import JOURNAL_SUFFIX, finalize, is_journal, is_live, journal_of,
 from .merge import merge
 from .meta import FOOTER_KEY, meta_of_footer
 from .rows import Rows
-from .tables import RowsByTable, Tables, one_line
+from .tables import KINDS, RowsByTable, Tables, one_line
 from .thinning import THINNED, thinned_note
 from .whole_heap import Identity, WholeHeapFile, files_beside
 from .window import Window, as_text, window_of
@@ -302,7 +302,7 @@ def _footer(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
         raise UnreadableRecording(f"{path} is a parquet file, but not a recording: leakscope did not write it")
     footer = meta_of_footer(raw, path)
     types = {field.name: field.type for field in file.schema_arrow}
-    for name, expected in types.items():
+    for name, expected in KINDS.items():
         found = types.get(name, expected)  # a column added since is one nobody wrote to
         if found != expected:
             raise UnreadableRecording(f"{path} is damaged: column {name} is {found}, {expected} expected")

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any, Union, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .. import schema
+
 if TYPE_CHECKING:
     import pandas as pd
 
 Flags = NDArray[np.bool_]
 Places = Union[slice, NDArray[np.intp], Sequence[int]]
 Row = Mapping[str, Any]
+
+
+_KINDS: dict[str, set[type]] = {"O": {str}, "f": {float, np.float64}, "i": {int, np.int64}}
 
 
 def is_null(value: object) -> bool:
@@ -42,17 +47,18 @@ class Column:
         self.null = null if null is not None and null.any() else None
 
     @classmethod
-    def of(cls, cells: Iterable[Any]) -> Column:
-        """From values, None where there is none: whole numbers, floats, flags or texts."""
+    def of(cls, cells: Iterable[Any], kind: str | None = None) -> Column:
+        """From values, None where there is none: whole numbers, floats, flags or texts (``kind`` says which)."""
         found = list(cells)
-        known = [one for one in found if one is not None]
+        kinds = {type(one) for one in found if one is not None}
+        kind = kind or next((kind for kind, types in _KINDS.items() if kinds & types), "b" if kinds else "i")
         null = np.array([one is None for one in found], dtype=bool)
-        if any(isinstance(one, str) for one in known):
+        if kind == "O":
             return cls(_objects(found), null)
-        if any(isinstance(one, (float, np.floating)) for one in known):
+        if kind == "f":
             return cls(np.array([np.nan if one is None else one for one in found], dtype=np.float64))
-        kind = np.bool_ if known and all(isinstance(one, (bool, np.bool_)) for one in known) else np.int64
-        return cls(np.array([0 if one is None else one for one in found], dtype=kind), null)
+        values = [0 if one is None else one for one in found]
+        return cls(np.array(values, dtype=np.bool_ if kind == "b" else np.int64), null)
 
     def __repr__(self) -> str:
         return f"<column of {len(self)}: {', '.join(map(str, self.head(5)))}>"
@@ -111,7 +117,7 @@ class Column:
         return found
 
     def to_numpy(self, dtype: DTypeLike | None = None, na_value: Any = None) -> NDArray[Any]:
-        """As an array; ``na_value`` stands where one is null. Whole numbers with nulls are floats unless it is given."""
+        """As an array, with ``na_value`` where one is null: without it whole numbers are floats there."""
         filled = self if na_value is None else self.fillna(na_value)
         if filled.null is not None and filled.kind == "i" and (dtype is None or np.dtype(dtype).kind == "f"):
             values = filled.values.astype(np.float64)
@@ -480,7 +486,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     names = tuple(dict.fromkeys(name for part in parts for name in part.columns))
 
     def column(name: str) -> Column:
-        known = [part[name] if name in part else None for part in parts]
+        known = [part[name] if name in part.columns else None for part in parts]
         kinds = [one.values.dtype for one in known if one is not None and len(one)] or [np.dtype(np.float64)]
         kind = kinds[0] if all(one == kinds[0] for one in kinds) else np.result_type(*kinds)
         cells = [one if one is not None else nulls(kind, len(part)) for one, part in zip(known, parts)]
@@ -555,3 +561,15 @@ def _pandas_array(column: Column) -> Any:
         return pd.array(column.values, dtype=pd.StringDtype("pyarrow"))
     null = np.zeros(len(column), dtype=bool) if column.null is None else column.null
     return (pd.arrays.BooleanArray if column.kind == "b" else pd.arrays.IntegerArray)(column.values, null)
+
+
+def rows_of_table(name: str, rows: Sequence[Row]) -> Rows:
+    """Rows as whoever writes a recording has them, as a table of it."""
+    kinds = {"int": "i", "float": "f", "bool": "b", "str": "O"}
+    columns = [one for one in (*schema.KEYS, *schema.TABLES[name].columns) if one.name != "table"]
+    return Rows.of(
+        {
+            "time_s": Column.of([row.get("time_s") for row in rows], "f"),
+            **{one.name: Column.of([row.get(one.name) for row in rows], kinds[one.type]) for one in columns},
+        }
+    )

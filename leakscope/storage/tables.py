@@ -32,7 +32,7 @@ _LEAST_MOST_BYTES = 1 << 30
 _SHARED_ROWS = 1_000_000  # of row groups that tables share; ours have 32,768
 _MOST_SHARED_BYTES = 16 << 20  # of a row group that is read once, for all the tables in it
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
-types = {field.name: field.type for field in arrow_schema()}
+KINDS = {field.name: field.type for field in arrow_schema()}
 _ORDER = ("pid", "start_ticks", "time_mono_ns")
 _FILES = {column.name for column in schema.columns().values() if column.carries == "file"}
 _LAST = np.iinfo(np.int64).max
@@ -260,6 +260,10 @@ class Tables(Mapping[str, "pd.DataFrame"]):
         """Rows of each table that has any."""
         return self._rows.row_counts()
 
+    def columns_of(self, name: str) -> list[str]:
+        """Columns of a written table in which something was written."""
+        return self._rows.columns_of(name)
+
 
 class _Units(dict[str, str]):
     """The unit of each column that has one. Pandas copies what a frame has with it, deeply, in every operation."""
@@ -270,7 +274,7 @@ class _Units(dict[str, str]):
 
 def _missing(column: str, count: int) -> Column:
     """Nulls, of a column that nobody wrote to."""
-    kind = {pa.int64(): np.int64, pa.bool_(): np.bool_, pa.float64(): np.float64}.get(types.get(column), object)
+    kind = {pa.int64(): np.int64, pa.bool_(): np.bool_, pa.float64(): np.float64}.get(KINDS.get(column), object)
     return nulls(np.dtype(kind), count)
 
 

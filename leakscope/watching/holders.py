@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import schema
 from .cursor import Row
 
 if TYPE_CHECKING:
@@ -212,7 +211,6 @@ class Holders:
 
 
 def _frame(name: str, rows: list[Row]) -> Any:
-    from ..storage import Rows
+    from ..storage import rows_of_table
 
-    columns = [column.name for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
-    return Rows.of({column: [row.get(column) for row in rows] for column in columns})
+    return rows_of_table(name, rows)

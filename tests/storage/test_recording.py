@@ -20,7 +20,7 @@ from leakscope import open_recording, schema
 from leakscope.agent.journal import HEADER, decode_payload
 from leakscope.cli import main
 from leakscope.errors import UnreadableRecording
-from leakscope.storage import empty, recording, thinned
+from leakscope.storage import empty, tables, thinned
 from leakscope.storage.arrow import arrow_schema, parquet_writer
 from leakscope.storage.meta import FOOTER_KEY
 from tests.builders import START_MONO_NS, RecordingBuilder
@@ -288,10 +288,10 @@ def swollen(folder: Path, count: int, tables: list[str]) -> Path:
 def test_a_small_file_of_many_rows_is_not_read_into_all_memory(tmp_path, monkeypatch):
     path = swollen(tmp_path, 300_000, ["process_samples"])
     assert path.stat().st_size < 400_000
-    monkeypatch.setattr(recording, "_most_bytes", lambda: 20_000_000)
+    monkeypatch.setattr(tables, "_most_bytes", lambda: 20_000_000)
     with pytest.raises(UnreadableRecording, match=r"process_samples says that it has 300,000 rows, which take .* MiB"):
         _ = open_recording(path).tables.process_samples
-    monkeypatch.setattr(recording, "_most_bytes", lambda: 1_000_000_000)
+    monkeypatch.setattr(tables, "_most_bytes", lambda: 1_000_000_000)
     assert len(open_recording(path).tables.process_samples) == 300_000
 
 

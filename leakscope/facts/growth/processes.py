@@ -286,8 +286,9 @@ def _first_steps_s(sentinels: Rows, notes: Rows) -> dict[_Key, float]:
     rows = rows.assign(start_ticks=rows["start_ticks"].fillna(0), step=rows["step"].fillna(0))
     found = {}
     for key, own in rows.groupby(["pid", "start_ticks"]):
-        first = only(own, own["step"] > own["step"].iloc[0]).head(1)
-        found.update({key: at_s for at_s in first["time_s"] if at_s <= watched_s.get(key, at_s)})
+        first = only(own, own["step"] > own["step"].iloc[0])
+        if len(first) and (at_s := float(first["time_s"].iloc[0])) <= watched_s.get(key, at_s):
+            found[key] = at_s
     return found
 
 
