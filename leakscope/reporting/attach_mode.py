@@ -41,6 +41,8 @@ def _blind(case: Case) -> str | None:
 def _told_of_files(case: Case) -> list[str]:
     """What the reader of each file had to say, and on which clock it was."""
     rows = case.rows("imports")
+    if not len(rows):
+        return []
     told = ((origin, "; ".join(filter(None, words))) for origin, *words in cells(rows, "origin", "clock", "text"))
     return [f"{origin}: {text}" for origin, text in told if text]
 

@@ -60,8 +60,10 @@ def test_a_moments_forks_beside_workers_take_no_growth_away() -> None:
     """A training with two workers grows, and forks two more for each evaluation: two readings meet them."""
     own = np.linspace(200 * MiB, 400 * MiB, SECONDS.size)
     readings = rows(own, 160 * MiB)
+    read_bytes = readings["pss_bytes"].values.copy()
     for met in (12, SECONDS.size - 1):
-        readings.loc[met, ["pss_bytes", "pss_anon_bytes"]] = (own[met] + 160 * MiB) / 3
+        read_bytes[met] = (own[met] + 160 * MiB) / 3
+    readings = readings.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
     trio = Family(np.array([-1.0, -1.0, -1.0]), np.empty(0))
     _, private, _, _ = shares(readings, trio)
     assert np.allclose(private, own + 80 * MiB, rtol=0.1)
@@ -84,8 +86,9 @@ def test_a_peak_that_a_snapshot_met_stays_without_what_the_snapshot_took() -> No
 def test_a_fork_born_late_does_not_count_the_pages_of_its_parent_twice() -> None:
     """The parent was read for the last time while it was alone; its fork has half of each page since its birth."""
     alone = rows(np.full(SECONDS.size, 2000 * MiB), 0.0)
-    alone.loc[alone.index[1:], ["pss_bytes", "pss_anon_bytes"]] = np.nan
-    fork = alone.iloc[-5:].assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
+    read_bytes = np.where(SECONDS == SECONDS[0], alone["pss_bytes"].values, np.nan)
+    alone = alone.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
+    fork = alone.tail(5).assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
     samples = {(1, 0): alone, (2, 0): fork}
     pair = Family(np.array([-1.0, SECONDS[-5] - 0.5]), np.empty(0))
     read = read_by_forks(samples, {(2, 0): (1, 0)})
