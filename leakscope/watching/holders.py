@@ -1,7 +1,7 @@
 """The largest holders in the newest snapshot of each process: variables and attributes of the user's, and their growth.
 
-What a snapshot says of the heap is laid over the first one as a report does it. pandas takes a second for that and
-80 MB, so it is done when somebody asks, or elsewhere (``works_out`` False), from where it is ``put`` here.
+What a snapshot says of the heap is laid over the first one as a report does it. numpy takes time for that and
+memory, so it is done when somebody asks, or elsewhere (``works_out`` False), from where it is ``put`` here.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def test_a_peak_that_a_snapshot_met_stays_without_what_the_snapshot_took() -> No
 def test_a_fork_born_late_does_not_count_the_pages_of_its_parent_twice() -> None:
     """The parent was read for the last time while it was alone; its fork has half of each page since its birth."""
     alone = rows(np.full(SECONDS.size, 2000 * MiB), 0.0)
-    read_bytes = np.where(SECONDS == SECONDS[0], alone["pss_bytes"].values, np.nan)
+    read_bytes = np.where(SECONDS > 0, np.nan, alone["pss_bytes"].values)
     alone = alone.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
     fork = alone.tail(5).assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
     samples = {(1, 0): alone, (2, 0): fork}
