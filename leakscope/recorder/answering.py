@@ -3,10 +3,10 @@
 The helper also makes the file, since whoever makes it has to load pyarrow, which this one has.
 
 To load what it takes is a third of a second of CPU, which on a busy machine is more than anybody should wait for the
-end of a job. So in the first minutes a helper waits beside the job with everything loaded (86 MB), where memory is plenty. It lets the job go first, so that
-on a busy machine it may not be ready. Then, and after a long run, one is loaded when the job is over, as fast as the
-job itself would run. A helper also looks at a long run now and then: what it says is provisional, and is there if the
-recorder is killed. A helper is the first to go when memory becomes short.
+end of a job. So in the first minutes a helper waits beside the job with everything loaded (86 MB), where memory is
+plenty. It lets the job go first, so that on a busy machine it may not be ready. Then, and after a long run, one is
+loaded when the job is over, as fast as the job itself would run. A helper also looks at a long run now and then: what
+it says is provisional, and is there if the recorder is killed. A helper is the first to go when memory becomes short.
 """
 
 from __future__ import annotations

@@ -19,6 +19,11 @@ def rows_of(table: pa.Table) -> Rows:
     return Rows(table.column_names, table.num_rows, lambda name: column_of(table[name].chunks))
 
 
+def places_of(places: Sequence[int]) -> pa.Array:
+    """For pyarrow to take rows by."""
+    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(np.array(places, dtype=np.int64))])
+
+
 def column_of(parts: Sequence[pa.Array], text_of: Callable[[str], str] | None = None) -> Column:
     """The values of arrays of one type, one after the other. ``text_of``: what stands for a text, if another does."""
     kind = parts[0].type

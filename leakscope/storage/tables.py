@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +16,7 @@ from .. import schema
 from ..errors import BadInput, NoSuchTable, UnreadableRecording
 from ..units import format_bytes
 from .arrow import arrow_schema
-from .cells import column_of
+from .cells import column_of, places_of
 from .rows import Column, Rows, nulls
 from .thinning import thinned_rows
 from .window import Window, limited
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 _BYTES_OF_VALUE = 9  # the value, and whether it is null
 _LEAST_MOST_BYTES = 1 << 30
 _SHARED_ROWS = 1_000_000  # of row groups that tables share; ours have 32,768
-_MOST_SHARED_BYTES = 16 << 20  # of a row group that is read once, for all the tables in it
+_MOST_SHARED_BYTES = 16 << 20  # of a row group whose columns are read once, for all the tables in it
 units = {"time_s": "s", **{column.name: column.unit for column in schema.columns().values() if column.unit}}
 KINDS = {field.name: field.type for field in arrow_schema()}
 _ORDER = ("pid", "start_ticks", "time_mono_ns")
@@ -55,8 +53,8 @@ class RowsByTable(Mapping[str, Rows]):
         self._where = where
         self._window = window
         self._rows: dict[str, Rows] = {}
-        self._runs = _runs_by_table(file, where)
-        self._shared: dict[int, pa.Table | None] = {}  # row groups of several tables
+        self._places = _places_by_table(file, where)
+        self._shared: dict[tuple[int, str], pa.ChunkedArray] = {}  # columns of row groups that several tables share
         self.made: Mapping[str, Callable[[], Rows]] = {}  # in the place of what is in the file, when it is asked for
 
     def deriving(self, makers: Mapping[str, Callable[[], Rows]]) -> RowsByTable:
@@ -75,25 +73,25 @@ class RowsByTable(Mapping[str, Rows]):
 
     def __iter__(self) -> Iterator[str]:
         yield from schema.TABLES
-        yield from sorted(self._runs.keys() - schema.TABLES.keys())
+        yield from sorted(self._places.keys() - schema.TABLES.keys())
 
     def __contains__(self, name: object) -> bool:
-        return name in schema.TABLES or name in self._runs
+        return name in schema.TABLES or name in self._places
 
     def __len__(self) -> int:
-        return len(schema.TABLES.keys() | self._runs.keys())
+        return len(schema.TABLES.keys() | self._places.keys())
 
     def written(self) -> list[str]:
         """Names of the tables that have rows."""
-        return [name for name in self if name in self._runs]
+        return [name for name in self if name in self._places]
 
     def count(self, name: str) -> int:
         """How many rows of a table there are in the file."""
-        return sum(end - first for _, first, end in self._runs.get(name, ()))
+        return sum(len(places) for _, places in self._places.get(name, ()))
 
     def _groups(self, name: str) -> list[int]:
         """The row groups that it is in."""
-        return list(dict.fromkeys(group for group, _, _ in self._runs.get(name, ())))
+        return [group for group, _ in self._places.get(name, ())]
 
     def row_counts(self) -> dict[str, int]:
         """Rows of each table that has any; only what a window or repeated rows leave out is read for it."""
@@ -170,32 +168,33 @@ class RowsByTable(Mapping[str, Rows]):
 
     def _column(self, name: str, column: str) -> Column:
         """One column of a table, in the file's order; nulls where the file does not have it."""
-        runs = self._runs.get(name, ())
-        if column not in self._names or not runs:
+        there = self._places.get(name, ())
+        if column not in self._names or not there:
             return _missing(column, self.count(name))
         try:
-            parts = []
-            for group, first, end in runs:
-                shared = self._shared_group(group) if self._is_among_others(name) else None
-                rows = shared if shared is not None else self._file.read_row_group(group, columns=[column])
-                parts += rows[column].slice(first, end - first).chunks
+            parts, is_shared = [], self._is_among_others(name)
+            for group, places in there:
+                cells = self._cells(group, column, is_shared)
+                parts += (
+                    cells.slice(places.start, len(places)) if isinstance(places, range) else cells.take(places)
+                ).chunks
             return column_of(parts, _direct if column in _FILES else None)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(name, error) from error
 
-    def _shared_group(self, index: int) -> pa.Table | None:
-        """A row group of several tables; None: each reads its columns of it, since it is large or damaged."""
-        if index not in self._shared:
-            self._shared[index] = None
-            if self._file.metadata.row_group(index).total_byte_size <= _MOST_SHARED_BYTES:
-                with contextlib.suppress(OSError, pa.ArrowException):
-                    self._shared[index] = self._file.read_row_group(index)
-        return self._shared[index]
+    def _cells(self, group: int, column: str, is_shared: bool) -> pa.ChunkedArray:
+        """One column of a row group; of one that several tables share, and that is not large, it is kept for them."""
+        if (group, column) in self._shared:
+            return self._shared[group, column]
+        cells = self._file.read_row_group(group, columns=[column])[column]
+        if is_shared and self._file.metadata.row_group(group).total_byte_size <= _MOST_SHARED_BYTES:
+            self._shared[group, column] = cells
+        return cells
 
     def _is_among_others(self, name: str) -> bool:
         """Whether rows of other tables share its row groups: tables of few rows are written into one."""
         metadata = self._file.metadata
-        return any(metadata.row_group(g).num_rows > end - first for g, first, end in self._runs.get(name, ()))
+        return any(metadata.row_group(group).num_rows > len(places) for group, places in self._places.get(name, ()))
 
     def _columns_of(self, name: str) -> tuple[list[str], list[str]]:
         """All columns to read, and those of them that are dropped when empty: the ones schema.py does not name."""
@@ -284,18 +283,19 @@ def _sorted(keys: list[NDArray[np.int64]]) -> NDArray[np.intp] | None:
     return None if (np.diff(order) == 1).all() else order
 
 
-def _runs_by_table(file: pq.ParquetFile, where: str) -> dict[str, list[tuple[int, int, int]]]:
-    """Of each table (row group, first row in it, the one after its last), by the statistics of column ``table`` or its
-    values. **Errors** UnreadableRecording if it cannot be read.
+def _places_by_table(file: pq.ParquetFile, where: str) -> dict[str, list[tuple[int, range | pa.Array]]]:
+    """Of each table the row groups it is in, and which rows there: by the statistics of column ``table`` or its values.
+
+    **Errors** UnreadableRecording if it cannot be read.
     """
-    found: dict[str, list[tuple[int, int, int]]] = {}
+    found: dict[str, list[tuple[int, range | pa.Array]]] = {}
     metadata = file.metadata
     column = file.schema_arrow.names.index("table")
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
         statistics = group.column(column).statistics
         if statistics is not None and statistics.has_min_max and statistics.min == statistics.max:
-            found.setdefault(statistics.min, []).append((index, 0, group.num_rows))
+            found.setdefault(statistics.min, []).append((index, range(group.num_rows)))
             continue
         if group.num_rows > _SHARED_ROWS:
             raise UnreadableRecording(f"{where} is damaged: {group.num_rows:,} rows of several tables are in one group")
@@ -303,10 +303,12 @@ def _runs_by_table(file: pq.ParquetFile, where: str) -> dict[str, list[tuple[int
             names = file.read_row_group(index, columns=["table"])["table"].to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise UnreadableRecording(f"{where} is damaged in column table: {one_line(error)}") from error
-        end = 0
-        for name, alike in groupby(names):
-            first, end = end, end + sum(1 for _ in alike)
-            found.setdefault(name, []).append((index, first, end))
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(names):
+            places.setdefault(name, []).append(place)
+        for name, own in places.items():
+            run = range(own[0], own[-1] + 1)
+            found.setdefault(name, []).append((index, run if len(run) == len(own) else places_of(own)))
     return found
 
 
