@@ -71,6 +71,10 @@ class Comparison(comparing.Comparison):
 class Recording(storage.Recording):
     """A recording that shows, explains, diagnoses and draws itself."""
 
+    def __dir__(self) -> list[str]:
+        """What a notebook completes: rows are for who judges them."""
+        return [name for name in super().__dir__() if name != "rows"]
+
     def _repr_html_(self) -> str:
         return recording_html(self.path.name, self.meta, self.ended, self.tables.row_counts(), self.notes)
 
@@ -88,7 +92,7 @@ class Recording(storage.Recording):
     @property
     def units(self) -> dict[str, str]:
         """The unit of every column that has one, ``rec.units["rss_bytes"]``; a frame has its own in ``attrs``."""
-        return dict(storage.recording.units)
+        return dict(storage.tables.units)
 
     def report(self, only: Collection[str] | None = None, thresholds: Mapping[str, Any] | None = None) -> Report:
         """The diagnosis, as ``leakscope.analyze`` makes it; the whole one is made once."""

@@ -277,7 +277,7 @@ def _summary(recording: Recording) -> list[str]:
     """What the recording says of itself, before any of it was read."""
     meta = recording.meta
     command = " ".join(map(str, meta.get("command") or ())) or "attached to a running process"
-    counts = {name: sum(recording.tables.groups(name).values()) for name in recording.names()}
+    counts = {name: recording.rows.count(name) for name in recording.names()}
     rows = sorted(counts.items(), key=lambda one: -one[1])[:_MOST_TABLES]
     told = [command, f"Started {meta['started_at']}" if meta.get("started_at") else ""]
     verdict = (meta.get("answer") or {}).get("headline") if isinstance(meta.get("answer"), dict) else None

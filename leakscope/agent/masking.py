@@ -531,8 +531,10 @@ class Masker:
 
     def _logins(self, text: str) -> str:
         lower = text.lower()
-        if "pass" in lower:
-            text = _SAID.sub(self._telling, _SHORT_NAMED.sub(self._after, text))
+        if "pass" in lower and _has(text, ":="):
+            text = _SHORT_NAMED.sub(self._after, text)
+        if _has(lower, ("passw", "passp")):
+            text = _SAID.sub(self._telling, text)
         if _has(lower, _LOGS_IN):
             text = _LOGIN.sub(self._after, text)
         if "-p" in lower and _has(lower, ("mysql", "mariadb")):

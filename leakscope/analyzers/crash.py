@@ -35,7 +35,7 @@ from ..facts.endings.texts import (
 from ..facts.processes.inside import notes_of_agents
 from ..facts.processes.table import Process
 from ..facts.subject import subject_of
-from ..facts.tables import cells, int_of, text_of
+from ..facts.tables import cells, int_of, records, text_of
 from ..faults import agent_elsewhere, agent_in_crash, last_fatal_error, library_in_crash
 from ..findings import AGENT, Evidence, Finding, RuledOut, Skipped, is_our_crash
 from ..kinds import CRASH, DANGER
@@ -111,7 +111,7 @@ def _failures(case: Case, everyone: list[Process], stderr: str) -> list[Failure]
     by_ticks = {member.start_ticks: member for member in everyone}  # inside a container a process has another pid
     found = []
     told = set()
-    for _, row in case.rows("crash_text").sort_values("time_s", kind="stable").iterrows():
+    for row in records(case.rows("crash_text").sort_values("time_s")):
         source, text = text_of(row, "crash_source"), text_of(row, "last_words")
         pid, ticks = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
         member = by_key.get((pid, ticks)) or by_ticks.get(ticks)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import FAIR, PROVEN, SURE, Ground
 from ..evidence.sentences import at_line
@@ -32,6 +31,7 @@ from ..facts.subject import Definition
 from ..facts.tables import int_of, only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH
+from ..storage import Rows
 from ..units import FEWEST, MOST, MUCH, format_bytes, format_count
 
 NEEDS = ("process_samples", "sentinels")
@@ -206,7 +206,7 @@ def _reached_tensors(case: Case, process: ProcessGrowth, strays: Strays) -> int:
     return max(0, round(float(held[-1] - held[0])))
 
 
-def _collector(sentinels: pd.DataFrame, growth: TreeGrowth) -> _Collector | None:
+def _collector(sentinels: Rows, growth: TreeGrowth) -> _Collector | None:
     rows = only(sentinels, (sentinels["time_s"] >= growth.start_s - 1) & (sentinels["time_s"] <= growth.end_s + 1))
     rows = only(rows, rows["gc_collections"].notna())
     if len(rows) < 2:

@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from ..confidence import FAIR, PROVEN, STRONG, WEAK, Ground
 from ..evidence.gpu_device import subject_in
 from ..evidence.sentences import at_line
@@ -32,13 +30,14 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.owners import is_optimizer
 from ..facts.heap.place import Place
 from ..facts.subject import About
-from ..facts.tables import int_of, only
+from ..facts.tables import cells, only
 from ..facts.weights.named import named_sets
 from ..facts.weights.pairs import ACCUSED, OTHER_FORM, SAME, START, UNUSED, History, Pair, Thresholds, pairs
 from ..facts.weights.sets import Round, WeightSet, by_last_path, rounds_of
 from ..facts.where.holders import defined_at
 from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import WASTE
+from ..storage import Rows
 from ..units import FEWEST, FULL, HARDLY, NEARLY_ALL, SLIGHT, SOME, WORTH, format_bytes, format_duration, unnumbered
 
 NEEDS = ()
@@ -150,18 +149,18 @@ def _no_model(case: Case) -> RuledOut | Skipped:
     return Skipped(_KIND, "no snapshot looked at tensors")
 
 
-def _at_work(rounds: list[Round], takes: pd.DataFrame) -> list[Round]:
+def _at_work(rounds: list[Round], takes: Rows) -> list[Round]:
     """The rounds up to the last one that saw the program at work: at its end the locals of main() are gone."""
-    at_end = set(takes.loc[takes["reason"].isin(["exit", "exception"]), "take"].astype(int))
+    at_end = set(takes["take"][takes["reason"].isin(["exit", "exception"])])
     while len(rounds) > 1 and rounds[-1].take in at_end and not rounds[-2].sets.keys() <= rounds[-1].sets.keys():
         rounds = rounds[:-1]
     return rounds
 
 
 def _history(
-    case: Case, process: ProcessGrowth, rounds: list[Round], takes: pd.DataFrame, places: Mapping[str, Place]
+    case: Case, process: ProcessGrowth, rounds: list[Round], takes: Rows, places: Mapping[str, Place]
 ) -> History:
-    steps = {int(take): int_of(row, "step") for take, (_, row) in zip(takes["take"], takes.iterrows())}
+    steps = dict(cells(takes, "take", "step"))
     lines = {path: line.line for path in rounds[-1].sets if (line := _line(case, path, places.get(path))) is not None}
     names = {place.type_name for place in case.heap(process.pid).places}
     names.update(process.rows("object_types")["type_name"].dropna())
@@ -378,7 +377,7 @@ def _memory_bytes(process: ProcessGrowth, rounds: list[Round], device: str) -> i
     if device == "cpu":
         return int(process.held_bytes.max()) if process.held_bytes.size else 0
     allocator = process.rows("allocator")
-    reserved = allocator.loc[allocator["device"] == device, "reserved_bytes"].dropna()
+    reserved = allocator["reserved_bytes"][allocator["device"] == device].dropna()
     if len(reserved):
         return int(reserved.max())
     return max(sum(s.devices[device] for s in r.sets.values()) for r in rounds)

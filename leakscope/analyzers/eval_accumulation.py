@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import NEUTRAL, SURE, Ground, graded
 from ..evidence.sentences import grew_at
@@ -28,6 +27,7 @@ from ..facts.tables import only
 from ..facts.where.stacks import stays_at
 from ..findings import Evidence, Finding, RuledOut, Series, Skipped
 from ..kinds import GROWTH, WHEN
+from ..storage import Rows
 from ..units import ENDS_S, FEWEST, LITTLE, MOST, SOME, format_bytes
 
 NEEDS = ("process_samples", "phases")
@@ -90,7 +90,7 @@ class _Passages(NamedTuple):
         return {"eval": "evaluation", "save": "saving"}.get(self.phase, f"phase {self.phase!r}")
 
 
-def _passages(process: ProcessGrowth, phase: str, rows: pd.DataFrame, *, begins: bool) -> _Passages:
+def _passages(process: ProcessGrowth, phase: str, rows: Rows, *, begins: bool) -> _Passages:
     """``begins``: before the first of the rows there was nothing."""
     values = rows[_FIGURES].to_numpy(dtype=np.float64)
     first = np.zeros(len(_FIGURES)) if begins else values[0]

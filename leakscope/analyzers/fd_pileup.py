@@ -10,10 +10,11 @@ Do:            close what was opened: open it in a with statement.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..agent import libraries
 from ..confidence import AGAINST, SURE, Ground
@@ -31,6 +32,7 @@ from ..facts.where.allocations import NATIVE
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import PILE
+from ..storage import Rows
 from ..units import MOST, MUCH, format_bytes
 
 NEEDS = ("process_samples",)
@@ -89,12 +91,12 @@ def _counts(process: ProcessGrowth) -> Floats:
     if not len(descriptors):
         return np.interp(process.time_s, sampled_s, sampled) if sampled.size else sampled
     looks_s, by_kind = by_look(descriptors, "open_count", "fd_kind")
-    at_s, count = np.concatenate([sampled_s, looks_s]), np.concatenate([sampled, by_kind.to_numpy().sum(axis=0)])
+    at_s, count = np.concatenate([sampled_s, looks_s]), np.concatenate([sampled, sum(by_kind.values())])
     order = np.argsort(at_s, kind="stable")
     return np.asarray(np.interp(process.time_s, at_s[order], count[order]), dtype=np.float64)
 
 
-def _looks(process: ProcessGrowth) -> pd.DataFrame:
+def _looks(process: ProcessGrowth) -> Rows:
     """At its descriptors while it was at work: one that came as it ended says nothing of the time before."""
     rows = process.rows("descriptors")
     return rows[rows["time_s"] <= process.exit_s]
@@ -160,7 +162,7 @@ def _native_growth(case: Case, process: ProcessGrowth) -> int:
     return max(0, sum(growth_of(case.ledger, account, process.label) for account in ("native", "native-held")))
 
 
-def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str | None, int]:
+def _most_gained(descriptors: Rows, risen: int) -> tuple[str | None, str | None, int]:
     """Kind, and path, of most that were gained between the first look and the last, and how many of that kind.
 
     None where no kind is most of what there is more, or no path a good part of that.
@@ -168,14 +170,15 @@ def _most_gained(descriptors: pd.DataFrame, risen: int) -> tuple[str | None, str
     if not len(descriptors):
         return None, None, 0
     _, counts = by_look(descriptors, "open_count", "fd_kind", "fd_path")
-    by_path = counts.iloc[:, -1] - counts.iloc[:, 0]
-    by_kind = by_path.groupby(level=0).sum()
-    kind, most = by_kind.idxmax(), int(by_kind.max())
+    by_path = {key: count[-1] - count[0] for key, count in counts.items()}
+    by_kind: Counter[Any] = Counter()
+    for (kind, _), gained in by_path.items():
+        by_kind[kind] += gained
+    kind, most = max(by_kind.items(), key=lambda one: one[1])
     if most < MOST * risen:
         return None, None, 0
-    by_path = by_path[by_path.index.get_level_values(0) == kind]
-    path = by_path.index.to_list()[int(np.argmax(by_path.to_numpy()))][1]
-    return str(kind), path if isinstance(path, str) and by_path.max() >= _SOME * most else None, most
+    path, of_path = max(((path, n) for (of, path), n in by_path.items() if of == kind), key=lambda one: one[1])
+    return str(kind), path if isinstance(path, str) and of_path >= _SOME * most else None, int(most)
 
 
 def _opening_lines(sources: Sequence[Source], kind: str | None) -> list[Line]:

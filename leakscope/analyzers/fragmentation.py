@@ -237,7 +237,7 @@ def _of_threads(process: ProcessGrowth) -> Iterator[Evidence]:
     """The function that most threads run: malloc gives a thread an arena that no other has, while there are any."""
     rows = without_last(process.rows("threads"), process.rows("takes"))
     rows = only(rows, (rows["take"] == rows["take"].max()) & rows["object_count"].notna())
-    most = rows.sort_values("object_count", kind="stable").iloc[-1] if len(rows) else None
+    most = rows.sort_values("object_count").iloc[-1] if len(rows) else None
     if most is not None and int(most["object_count"]) >= _MANY_ARENAS:
         count = int(most["object_count"])
         text = f"{format_count(count)} threads run {most['function']}(): each thread is given an arena of its own"
@@ -316,7 +316,7 @@ def _grew(case: Case, process: ProcessGrowth, free: int, min_pinning_count: int,
     has_others = process.rows("sentinels")["malloc_library"].notna().any()
     is_untried = not of_python and not has_others and not is_trim_tried(process)
     curves = process.rows("sentinels")
-    curves = only(curves, curves[columns].notna().all(axis=1))
+    curves = curves.dropna(columns)
     at_s, *levels = (curves[column].to_numpy(dtype=np.float64) for column in ("time_s", *columns))
     return case.finding(
         _KIND,
@@ -395,12 +395,15 @@ def _survivors(
     if heap is None or len(takes) < 2:
         return None
     columns = ["object_count", "shallow_bytes", "pinned_bytes"]
-    first, last = (only(pins, pins["take"] == take).groupby("node")[columns].sum() for take in (takes[0], takes[-1]))
-    gained = last["pinned_bytes"].sub(first["pinned_bytes"], fill_value=0.0)
+    first, last = (
+        {node: [own[name].sum() for name in columns] for node, own in only(pins, pins["take"] == take).groupby("node")}
+        for take in (takes[0], takes[-1])
+    )
     sums: dict[int, NDArray[np.float64]] = {}
     for place in reversed(downwards(heap.roots)):
         node = place.node
-        own = [*last.loc[node], gained[node]] if node is not None and node in last.index else [0.0] * 4
+        own = last.get(node, [0.0] * 3)
+        own = [*own, own[-1] - first.get(node, own)[-1] if node in first else own[-1]]
         sums[id(place)] = np.array(own, dtype=np.float64) + sum(sums[id(child)] for child in place.children)
 
     def most(places: Sequence[Place]) -> Place | None:
@@ -423,8 +426,8 @@ def _pinning(case: Case, process: ProcessGrowth, min_count: int) -> Place | None
     ``min_count``, or each brought as many free pieces with it: then it is seen what lies between them.
     """
     heap = heap_of(case.recording, process.pid, case.growth.start_s, case.growth.end_s)
-    arenas = process.rows("malloc_arenas").groupby("time_s")["free_chunk_count"].sum()
-    at_s, pieces = arenas.index.to_numpy(dtype=np.float64), arenas.to_numpy(dtype=np.float64)
+    arenas = process.rows("malloc_arenas").sums("time_s", "free_chunk_count")
+    at_s, pieces = (np.array([*values], dtype=np.float64) for values in (arenas, arenas.values()))
     if heap is None:
         return None
     found = []

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import PROVEN, WEAK, Ground
 from ..facts.accounts.gpu import NO_GPU, Oom
@@ -21,6 +20,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import int_of, only, text_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
+from ..storage import Rows
 from ..units import FULL, SOME, GiB, format_bytes
 
 NEEDS = ()
@@ -43,10 +43,10 @@ def findings(
         yield Skipped(_KIND, "GPUs were not sampled from outside" if is_known else NO_GPU, applies=bool(is_known))
         return
     ooms = [oom for oom in case.gpu_ooms if not oom.is_own_limit]
-    ours = only(samples, samples["is_ours"].fillna(False).astype(bool))
+    ours = only(samples, samples["is_ours"].fillna(False))
     for uuid in ours["gpu_uuid"].dropna().unique():
         gpu = _Gpu(only(samples, samples["gpu_uuid"] == uuid), min_fraction, full_fraction)
-        pids = set(ours.loc[ours["gpu_uuid"] == uuid, "pid"].dropna().astype(int))
+        pids = set(ours["pid"][ours["gpu_uuid"] == uuid].dropna())
         yield gpu.answer(case, gpu.known_others(), [oom for oom in ooms if oom.pid in pids])
     # In a container pids tell nothing: there it is what is used less what torch holds, if there is but one GPU.
     if not len(ours) and (samples["gpu_uuid"].nunique() != 1 or not case.device_uses):
@@ -63,9 +63,9 @@ def findings(
 class _Gpu:
     """One device: its samples and, beside each, what processes held. **Units** bytes, one value a sample."""
 
-    def __init__(self, rows: pd.DataFrame, min_fraction: float, full_fraction: float) -> None:
+    def __init__(self, rows: Rows, min_fraction: float, full_fraction: float) -> None:
         self._least, self._full = min_fraction, full_fraction
-        device = only(rows, rows["gpu_total_bytes"].notna()).sort_values("time_s", kind="stable")
+        device = only(rows, rows["gpu_total_bytes"].notna()).sort_values("time_s")
         self.time_s: Floats = device["time_s"].to_numpy(dtype=np.float64)
         self.used_bytes: Floats = device["gpu_used_bytes"].to_numpy(dtype=np.float64, na_value=0.0)
         self.total_bytes = int(device["gpu_total_bytes"].max()) if len(device) else 0
@@ -75,7 +75,7 @@ class _Gpu:
 
     def known_others(self) -> Floats:
         """What processes that are not ours held at each sample; a size the driver hid is 0."""
-        others = self.processes[~self.processes["is_ours"].fillna(True).astype(bool)]
+        others = self.processes[~self.processes["is_ours"].fillna(True)]
         held = np.zeros_like(self.time_s)
         if held.size:
             nearest = np.abs(others["time_s"].to_numpy(dtype=np.float64)[:, None] - self.time_s).argmin(axis=1)
@@ -137,10 +137,9 @@ class _Gpu:
 
     def _largest_others(self) -> list[tuple[int, int]]:
         """(pid, most bytes) of up to five processes."""
-        others = self.processes[~self.processes["is_ours"].fillna(True).astype(bool)]
-        most = others["gpu_used_bytes"].astype("float64").groupby(others["pid"]).max().dropna()
-        most = most[most > 0].sort_values(ascending=False).head(5)
-        return list(zip(most.index.astype(int).tolist(), most.astype(int).tolist()))
+        others = self.processes[~self.processes["is_ours"].fillna(True)]
+        most = ((int(pid), own["gpu_used_bytes"].max()) for pid, own in others.groupby("pid"))
+        return sorted(((pid, int(one)) for pid, one in most if one > 0), key=lambda one: -one[1])[:5]
 
     def _ruled_out(self, others: Floats, mattered: bool) -> RuledOut:
         most = int(others.max()) if others.size else 0

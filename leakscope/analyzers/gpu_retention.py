@@ -114,7 +114,7 @@ class _Curve:
     def first_step_s(self) -> float | None:
         if self.use is None:
             return None
-        steps = self.use.rows.loc[self.use.rows["step"].notna(), "time_s"]
+        steps = self.use.rows["time_s"][self.use.rows["step"].notna()]
         return float(steps.iloc[0]) if len(steps) else None
 
     def gained(self, case: Case, start_s: float, end_s: float) -> float:

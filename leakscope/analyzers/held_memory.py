@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
@@ -47,6 +46,7 @@ from ..facts.tables import only, without_last
 from ..facts.where.holders import KNOWN_ADDER, OUT, about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import HELD
+from ..storage import Rows
 from ..units import FEWEST, HARDLY, MOST, MUCH, NEARLY_ALL, SLIGHT, MiB, format_bytes, format_count, format_duration
 
 NEEDS = retained.NEEDS
@@ -510,31 +510,31 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
             yield _finding(case, kind, process, left, place, wasted(case, left.bytes, held))
 
 
-def _bytes(rows: pd.DataFrame, owner: str) -> float:
-    return float(rows.loc[rows["tensor_owner"] == owner, "storage_bytes"].sum())
+def _bytes(rows: Rows, owner: str) -> float:
+    return float(rows["storage_bytes"][rows["tensor_owner"] == owner].sum())
 
 
-def _count(rows: pd.DataFrame, owner: str) -> int:
-    return int(rows.loc[rows["tensor_owner"] == owner, "storage_count"].sum())
+def _count(rows: Rows, owner: str) -> int:
+    return int(rows["storage_count"][rows["tensor_owner"] == owner].sum())
 
 
-def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
+def _of_frozen(process: ProcessGrowth, rows: Rows) -> _Left | None:
     """In one snapshot: more state and gradients than the parameters that are trained can have.
 
     Where each parameter has as many tensors of state, theirs is in proportion.
     """
     weights = process.rows("weights")
     weights = only(weights, (weights["tensor_owner"] == "parameter") & (weights["device"] == "cpu"))
-    both = weights.loc[weights["take"].isin(rows["take"]), "take"]
+    both = weights["take"][weights["take"].isin(rows["take"])]
     if not len(both):
         return None
     weights, rows = (only(table, table["take"] == both.max()) for table in (weights, rows))
-    is_trained = weights["requires_grad"].fillna(True).astype(bool)
+    is_trained = weights["requires_grad"].fillna(True)
     if is_trained.all() or not is_trained.any():
         return None
     # Of small parameters, biases among them, no row tells: these are taken for trained.
     small = max(0.0, _bytes(rows, "parameter") - float(weights["storage_bytes"].sum()))
-    trained = float(weights.loc[is_trained, "storage_bytes"].sum()) + small
+    trained = float(weights["storage_bytes"][is_trained].sum()) + small
     frozen = float(weights["storage_bytes"].sum()) + small - trained
     state, each = _bytes(rows, _STATE), f"has up to {_MOST_STATE} times as much"
     if state >= NEARLY_ALL * (frozen + trained) and not _count(rows, _STATE) % max(1, _count(rows, "parameter")):
@@ -552,13 +552,13 @@ def _of_frozen(process: ProcessGrowth, rows: pd.DataFrame) -> _Left | None:
     )
 
 
-def _since_training(process: ProcessGrowth, rows: pd.DataFrame, use: Use) -> _Left | None:
+def _since_training(process: ProcessGrowth, rows: Rows, use: Use) -> _Left | None:
     """No line steps any more, and has not for long; where that is unclear, for most of the time since the first one."""
     steps = process.rows("phases").dropna(subset=["step"])
     steps = only(steps, steps["step"] > 0)
     if not len(steps) or not len(rows):
         return None
-    last_s = float(steps.loc[steps["step"] == steps["step"].max(), "time_s"].min())
+    last_s = float(steps["time_s"][steps["step"] == steps["step"].max()].min())
     stood_s = min(float(process.time_s[-1]), process.exit_s) - last_s
     rows = only(rows, rows["take"] == rows["take"].max())
     least_s = (MUCH if use.is_over else MOST) * (stood_s + last_s - float(steps["time_s"].min()))

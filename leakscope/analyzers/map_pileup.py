@@ -111,8 +111,8 @@ def _looks(process: ProcessGrowth) -> _Looks | None:
     rows = process.rows("memory_maps")
     rows = only(rows, (rows["time_s"] <= process.exit_s) & rows["map_count"].notna())
     time_s, kinds = by_look(rows, "map_count", "map_kind")
-    counts = kinds.to_numpy()
-    looks = _Looks(process, time_s, counts.sum(axis=0), dict(zip(map(str, kinds.index), counts)))
+    total = sum(kinds.values(), start=np.zeros_like(time_s))
+    looks = _Looks(process, time_s, total, {str(kind): count for kind, count in kinds.items()})
     return looks if time_s.size >= FEWEST else None
 
 

@@ -10,10 +10,9 @@ Do:            map the file read-only, or copy only what has to change.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
-
-import pandas as pd
 
 from ..confidence import STRONG, Ground
 from ..evidence.keepers import MAPPINGS, keeper, mapping_name, opening_line
@@ -27,6 +26,7 @@ from ..facts.series.arithmetic import Floats, level_at
 from ..facts.tables import by_look, only
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
+from ..storage import Rows
 from ..units import FEWEST, MOST, MUCH, WORTH, format_bytes
 
 NEEDS = ("process_samples",)
@@ -34,7 +34,7 @@ SEEN_BY = ("process_samples.file_bytes", "memory_maps.map_rss_bytes")
 TELLS = (ASIDE,)
 _KIND = "mapped-files"
 _FILES = ("file", "deleted-file")
-_NUMBER = r"\d+"
+_NUMBER = re.compile(r"\d+")
 _LEAST_SHOWN_BYTES = WORTH  # below, nobody wonders
 
 
@@ -77,19 +77,19 @@ class _Gain(NamedTuple):
         return f"{self.file_count} files like {self.path}" if self.file_count > 1 else f"the mapped file {self.path}"
 
 
-def _gains(maps: pd.DataFrame, column: str) -> list[_Gain]:
+def _gains(maps: Rows, column: str) -> list[_Gain]:
     """The most first."""
     files = only(maps, maps["map_kind"].isin(_FILES) & maps["map_path"].notna())
     if not len(files):
         return []
-    likes = files["map_path"].astype(str).str.replace(_NUMBER, "N", regex=True)
-    (time_s, sums), (_, counts) = (by_look(files, name, likes) for name in (column, "map_count"))
-    names = files["map_path"].groupby(likes).unique()
+    files = files.assign(alike=files["map_path"].map(lambda path: _NUMBER.sub("N", path)))
+    (time_s, sums), (_, counts) = (by_look(files, name, "alike") for name in (column, "map_count"))
+    names = {alike: own["map_path"].unique() for alike, own in files.groupby("alike")}
     found = []
-    for alike, bytes, count in zip(sums.index, sums.to_numpy(), counts.to_numpy()):
+    for alike, bytes in sums.items():
         own = names[alike]
-        path = str(alike) if len(own) > 1 else str(own[0])
-        found.append(_Gain(path, len(own), int(bytes[-1] - bytes[0]), time_s, count))
+        path = alike if len(own) > 1 else own[0]
+        found.append(_Gain(path, len(own), int(bytes[-1] - bytes[0]), time_s, counts[alike]))
     return sorted(found, key=lambda gain: -gain.bytes)
 
 
@@ -149,7 +149,7 @@ def _file_gain(process: ProcessGrowth, growth: TreeGrowth) -> int:
     return round(end - start)
 
 
-def _file_of_most(maps: pd.DataFrame) -> str | None:
+def _file_of_most(maps: Rows) -> str | None:
     """The file of which at least half of what became resident is."""
     gains = _gains(maps, "map_rss_bytes")
     return gains[0].path if gains and gains[0].bytes > MOST * sum(max(gain.bytes, 0) for gain in gains) else None

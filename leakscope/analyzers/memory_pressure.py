@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import LIKELY, PROVEN, Ground
 from ..evidence import enough
@@ -24,6 +23,7 @@ from ..facts.growth.limits import CGROUP, DEV_SHM, HIGH, HOST, RLIMIT, Limit
 from ..facts.tables import only
 from ..findings import SEVERITIES, Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import CRASH, DANGER, LIMIT
+from ..storage import Rows
 from ..units import MOST, format_bytes, format_duration
 
 NEEDS = ("process_samples",)
@@ -174,7 +174,8 @@ class _Pressure:
             text = f"tasks waited for memory up to {some:.0f}% of the time"
             yield Evidence(f"{text}, all of them {full:.0f}%" if full is not None else text, figures)
         samples = self._case.rows("process_samples")
-        swapped = samples.groupby(["pid", "start_ticks"], dropna=False)["swap_bytes"].max().sum()
+        each = (own["swap_bytes"].max() for _, own in samples.groupby(["pid", "start_ticks"], dropna=False))
+        swapped = np.nansum([*each])
         if swapped:
             yield Evidence(f"up to {format_bytes(swapped)} of the job was in swap", {"swap_bytes": int(swapped)})
 
@@ -208,7 +209,7 @@ def _seconds_above(limit: Limit, fraction: float) -> float:
     return float(np.diff(limit.time_s)[above[:-1]].sum())
 
 
-def _most(rows: pd.DataFrame, column: str) -> Any:
+def _most(rows: Rows, column: str) -> Any:
     """The largest value; None where there is none."""
     values = rows[column].dropna()
     return float(values.max()) if len(values) else None

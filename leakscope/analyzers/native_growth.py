@@ -18,8 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import pandas as pd
-
 from ..confidence import AGAINST, NEUTRAL, SURE, Ground, graded
 from ..evidence.explained import is_explained
 from ..evidence.leaked_references import is_partly_read, leaked_handles, leaked_large
@@ -38,13 +36,14 @@ from ..facts.heap.place import Place
 from ..facts.series.arithmetic import gained
 from ..facts.series.trend import FLAT, judge
 from ..facts.subject import About
-from ..facts.tables import only, series, without_last
+from ..facts.tables import cells, only, series, without_last
 from ..facts.where.allocations import NATIVE, OBJECTS, Allocations, allocations, installed
 from ..facts.where.compilers import compiling
 from ..facts.where.libraries import left_behind
 from ..facts.where.stacks import GrowthLine, by_creation, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import GROWTH
+from ..storage import Rows
 from ..units import FEWEST, GOOD_PART, MOST, MUCH, SLIGHT, SOME, changed, format_bytes, format_count, over
 
 NEEDS = ("process_samples", "sentinels")
@@ -404,7 +403,7 @@ def arrow_pool_bytes(case: Case, process: ProcessGrowth) -> float:
 def _interned(case: Case, process: ProcessGrowth, line: GrowthLine | None) -> Cache | None:
     """Strings that the interpreter interned for good: most of the blocks that came into use are such."""
     strings, blocks = (case.gained(process, column) or 0.0 for column in ("interned_count", "allocated_blocks"))
-    loaded = _LOADED.search(" ".join(process.rows("agent_notes")["text"].dropna().astype(str)))
+    loaded = _LOADED.search(" ".join(process.rows("agent_notes")["text"].dropna()))
     if strings < MOST * blocks or blocks <= 0 or loaded is None or int(loaded.group(1)) > _LAST_IMMORTAL:
         return None
     by = f" by {line.library}" if line is not None and line.library else ""
@@ -435,24 +434,25 @@ def _kernel_cache(process: ProcessGrowth) -> Cache | None:
     inputs = only(
         tensors,
         tensors["tensor_owner"].isin(("batch", "user-held"))
-        & tensors["moment"].ne("backward").fillna(True)
-        & tensors["dtype"].fillna("").str.contains("float")
+        & (tensors["moment"].fillna("") != "backward")
+        & tensors["dtype"].map(lambda dtype: "float" in (dtype or ""))
         & (tensors["device"] == "cpu")
         & tensors["shape"].notna(),
     )
-    largest = inputs.sort_values("storage_bytes", kind="stable").groupby("take")["shape"].last()
-    if len(largest) < FEWEST or largest.nunique() < _MOST_ALIKE * len(largest):
+    largest = dict(cells(inputs.sort_values("storage_bytes"), "take", "shape"))  # the last of each
+    distinct = len({*largest.values()})
+    if len(largest) < FEWEST or distinct < _MOST_ALIKE * len(largest):
         return None
     if not _computed_by_onednn(process.rows("weights")):
         return None
-    seen = {"takes": len(largest), "distinct_shapes": int(largest.nunique())}
-    text = f"{len(largest)} snapshots saw inputs of {largest.nunique()} shapes, and oneDNN keeps kernels for each shape"
+    seen = {"takes": len(largest), "distinct_shapes": distinct}
+    text = f"{len(largest)} snapshots saw inputs of {distinct} shapes, and oneDNN keeps kernels for each shape"
     remedy = ["set ONEDNN_PRIMITIVE_CACHE_CAPACITY (1,024 by default) to a few, or pad inputs to a few sizes"]
     return Cache("oneDNN's kernel cache", "torch", Evidence(text, seen), remedy, True, leaves_free=True)
 
 
-def _computed_by_onednn(weights: pd.DataFrame) -> bool:
+def _computed_by_onednn(weights: Rows) -> bool:
     """A convolution, by a weight of three dimensions or more, or a type that only oneDNN multiplies on a CPU."""
     weights = only(weights, weights["device"] == "cpu")
-    is_convolution = weights["shape"].fillna("").str.count("x") >= 2
+    is_convolution = weights["shape"].map(lambda shape: (shape or "").count("x") >= 2)
     return bool((is_convolution | weights["dtype"].isin(_OWN_KERNELS)).any())

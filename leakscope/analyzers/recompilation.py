@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..agent import libraries
@@ -40,6 +39,7 @@ from ..facts.where.compilers import compiling
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, MAKES
+from ..storage import Row, Rows
 from ..units import FEWEST, MOST, NEARLY_ALL, format_bytes, over
 
 NEEDS = ("process_samples", "takes")
@@ -71,7 +71,7 @@ class _Compiled:
     """What one process compiled. ``again`` counts compilations of functions compiled before, at each of ``time_s``."""
 
     process: ProcessGrowth
-    last: pd.Series[Any]
+    last: Row
     time_s: Floats
     again: NDArray[Any]
     graphs: int
@@ -156,10 +156,10 @@ def _compiled(process: ProcessGrowth) -> Iterator[_Compiled]:
             yield _counted(process, part, by_tensorflow)
 
 
-def _counted(process: ProcessGrowth, rows: pd.DataFrame, is_traced: bool) -> _Compiled:
+def _counted(process: ProcessGrowth, rows: Rows, is_traced: bool) -> _Compiled:
     time_s = rows["time_s"].to_numpy(dtype=np.float64)
-    graphs = rows["unique_graph_count"].astype("float64").fillna(0).to_numpy()
-    again = rows["recompile_count"].astype("float64").to_numpy()  # torch 2.0 does not count them apart
+    graphs = rows["unique_graph_count"].fillna(0).to_numpy()
+    again = rows["recompile_count"].to_numpy()  # torch 2.0 does not count them apart
     again = _never_falling(graphs if np.isnan(again).all() else np.nan_to_num(again))
     begin_s = float(process.time_s[0]) if process.first_step_s is None else process.first_step_s
     third_s = (time_s[-1] - begin_s) / 3

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import STRONG, SURE, Ground
 from ..evidence.keepers import THREADS
@@ -30,10 +29,11 @@ from ..facts.growth.processes import ProcessGrowth
 from ..facts.heap.accumulation import THREADS_ALIVE
 from ..facts.heap.place import Floats
 from ..facts.subject import definition_of
-from ..facts.tables import int_of, only, series, text_of
+from ..facts.tables import cells, int_of, only, series, text_of
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import Evidence, Finding, RuledOut, Skipped
 from ..kinds import GROWTH, PILE
+from ..storage import Row, Rows
 from ..units import FEWEST, GOOD_PART, MOST, KiB, format_bytes
 
 NEEDS = ("process_samples",)
@@ -139,7 +139,7 @@ def _finding(case: Case, pile: OwnPile) -> Finding:
     )
 
 
-def _remedy(kind: pd.Series[Any] | None, maker: _Maker | None) -> str:
+def _remedy(kind: Row | None, maker: _Maker | None) -> str:
     if text_of(kind, "text") == _TIMER:
         return _IN_TIME
     if maker is None:
@@ -148,7 +148,7 @@ def _remedy(kind: pd.Series[Any] | None, maker: _Maker | None) -> str:
     return f"{again}: it has threads of its own"
 
 
-def _library_of(case: Case, kind: pd.Series[Any] | None) -> str | None:
+def _library_of(case: Case, kind: Row | None) -> str | None:
     """``multiprocessing.pool.worker()``, where what the threads run is no function of the job's own."""
     file = text_of(kind, "owner_file")
     if kind is None or file is None or kind["function"] == _OF_LIBRARY or any(s.file == file for s in case.sources):
@@ -173,16 +173,15 @@ def _made_under(case: Case, process: ProcessGrowth) -> _Maker | None:
     return _Maker(one, line, (grew_at(line), *makes))
 
 
-def _kind_of_thread(threads: pd.DataFrame) -> pd.Series[Any] | None:
+def _kind_of_thread(threads: Rows) -> Row | None:
     """Of the last snapshot, the kind of thread that multiplied most."""
     if not len(threads):
         return None
     last = only(threads, threads["take"] == threads["take"].max())
-    first = only(threads, threads["take"] == threads["take"].min()).groupby("function")["object_count"].sum()
-    earlier = 0 if last["take"].iloc[0] == threads["take"].min() else last["function"].map(first).fillna(0)
-    gained = (last["object_count"] - earlier).astype(float)
-    most: pd.Series[Any] = last.iloc[int(np.argmax(gained.to_numpy()))]
-    return most
+    first = only(threads, threads["take"] == threads["take"].min()).sums("function", "object_count")
+    earlier = {} if last["take"].iloc[0] == threads["take"].min() else first
+    gained = [count - earlier.get(function, 0) for function, count in cells(last, "function", "object_count")]
+    return last.iloc[int(np.argmax(gained))]
 
 
 def _bytes(case: Case, process: ProcessGrowth, started: int) -> int:

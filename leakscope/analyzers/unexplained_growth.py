@@ -164,7 +164,7 @@ def _unseen(case: Case, process: ProcessGrowth, inside: bool) -> tuple[str | Non
     early = looked_too_early(_KIND, case.growth)
     if early is not None:
         look = "run leakscope snapshot from another terminal while it grows: that says who holds it"
-        if (THROTTLED, process.pid) in cells(case.recording.tables["agent_notes"], "note", "pid"):
+        if (THROTTLED, process.pid) in cells(case.recording.rows["agent_notes"], "note", "pid"):
             costs_s = process.rows("takes")["take_cpu_s"].dropna()
             share = (costs_s.sum() + costs_s.iloc[-1]) / case.growth.end_s  # in which one more would have fitted
             look = f"record it with --max-overhead {math.ceil(100 * share)}%: then snapshots come while it grows"

@@ -15,16 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from ..confidence import PROVEN, SURE, Ground
 from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import subject_of
-from ..facts.tables import int_of, only
+from ..facts.tables import cells, only
 from ..facts.weights.named import named_sets
 from ..findings import Evidence, Finding, RuledOut, Skipped, Subject
 from ..kinds import DANGER
+from ..storage import Rows
 from ..units import LISTED, format_count
 
 NEEDS = ("process_samples", "takes")
@@ -38,20 +37,20 @@ class _Looks:
     """What snapshots saw of one process's parameters: a row per snapshot, weight set, state and named parameter."""
 
     process: ProcessGrowth
-    rows: pd.DataFrame
+    rows: Rows
     steps: dict[int, int]
 
     @property
     def takes(self) -> list[int]:
         return sorted(self.rows["take"].unique())
 
-    def of(self, *states: str) -> pd.DataFrame:
+    def of(self, *states: str) -> Rows:
         return self.rows[self.rows["gradient_state"].isin(states)]
 
     def step_of(self, take: int) -> str:
         return f"step {self.steps[take]}" if take in self.steps else f"snapshot {take}"
 
-    def subject(self, rows: pd.DataFrame) -> Subject:
+    def subject(self, rows: Rows) -> Subject:
         sets, names = (rows[column].dropna() for column in ("weight_set", "tensor_name"))
         return subject_of(
             self.process,
@@ -94,14 +93,14 @@ def _looks(case: Case, process: ProcessGrowth) -> _Looks | None:
     rows, _ = named_sets(case.heap(process.pid), rows)
     takes = process.rows("takes")
     known = only(takes, takes["step"].notna())
-    return _Looks(process, rows, dict(zip(known["take"].astype(int), known["step"].astype(int))))
+    return _Looks(process, rows, dict(cells(known, "take", "step")))
 
 
-def _count(rows: pd.DataFrame) -> int:
+def _count(rows: Rows) -> int:
     return int(rows["parameter_count"].fillna(0).sum())
 
 
-def _named(rows: pd.DataFrame) -> str:
+def _named(rows: Rows) -> str:
     """``layers.0.weight, layers.1.weight and 12 more`` of the rows of one snapshot."""
     names = list(dict.fromkeys(rows["tensor_name"].dropna()))
     more = _count(rows) - len(names[:LISTED])
@@ -109,7 +108,7 @@ def _named(rows: pd.DataFrame) -> str:
 
 
 def _finding(
-    case: Case, looks: _Looks, rows: pd.DataFrame, title: str, ground: Ground, *evidence: Evidence, **rest: Any
+    case: Case, looks: _Looks, rows: Rows, title: str, ground: Ground, *evidence: Evidence, **rest: Any
 ) -> Finding:
     rest = {"severity": "warning", **rest}
     return case.finding(_KIND, title, grounds=[ground], bytes=0, subject=looks.subject(rows), evidence=evidence, **rest)
@@ -228,23 +227,22 @@ def _are_others_trained(process: ProcessGrowth) -> bool:
 def _do_weights_move(case: Case, process: ProcessGrowth) -> bool | None:
     """Whether samples of trained weights ever differ from one snapshot to another; None with fewer than two."""
     weights, _ = named_sets(case.heap(process.pid), process.rows("weights"))
-    weights = only(weights, weights["requires_grad"].fillna(False).astype(bool) & weights["fingerprint"].notna())
-    by_tensor = weights.groupby(["weight_set", "tensor_name"])["fingerprint"].agg(["size", "nunique"])
-    by_tensor = only(by_tensor, by_tensor["size"] >= 2)
-    return bool((by_tensor["nunique"] > 1).any()) if len(by_tensor) else None
+    weights = only(weights, weights["requires_grad"].fillna(False) & weights["fingerprint"].notna())
+    by_tensor = [own["fingerprint"] for _, own in weights.groupby(["weight_set", "tensor_name"]) if len(own) >= 2]
+    return any(one.nunique() > 1 for one in by_tensor) if by_tensor else None
 
 
 def _import_orders(case: Case) -> Iterator[Finding]:
     notes = case.rows("agent_notes")
-    for _, row in only(notes, notes["note"] == "import-order").drop_duplicates("text").iterrows():
-        extension = str(row["text"]).split(" ", 1)[0]
+    for pid, text in cells(only(notes, notes["note"] == "import-order").drop_duplicates("text"), "pid", "text"):
+        extension = str(text).split(" ", 1)[0]
         yield case.finding(
             _KIND,
-            str(row["text"]),
+            str(text),
             severity="note",
             grounds=[Ground("the order was seen; whether what is replaced was used yet was not", SURE)],
             bytes=0,
-            subject=Subject(pid=int_of(row, "pid"), library=extension),
+            subject=Subject(pid=pid, library=extension),
             evidence=[Evidence(f"{extension} replaces parts of them, and finds them in use already")],
             remedy=[f"import {extension} first"],
         )

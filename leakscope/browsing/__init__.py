@@ -120,7 +120,7 @@ def _way(whole: WholeHeap, number: int) -> Iterator[str]:
 
 
 def _head(recording: Recording, tree: HeapTree, first: int, last: int, *, on_devices: bool) -> Iterator[str]:
-    known = recording.tables["processes"]
+    known = recording.rows["processes"]
     known = known[known["pid"] == tree.pid]
     name = process_name(known.iloc[-1] if len(known) else None)
     yield (
@@ -140,7 +140,7 @@ def _head(recording: Recording, tree: HeapTree, first: int, last: int, *, on_dev
         if not on_devices and bytes[last] >= _LEAST_SHARE * tree.total_bytes[last]:
             yield f"{format_bytes(bytes[last])} {what}"
     whole = {file.identity.take for file in recording.whole_heaps() if file.identity.pid == tree.pid}
-    graphs = recording.tables["heap_graphs"]
+    graphs = recording.rows["heap_graphs"]
     moments = graphs["time_s"][(graphs["pid"] == tree.pid) & graphs["take"].isin(whole)]
     if len(moments):
         yield f"every object is known at {', '.join(map(format_duration, moments))}: --full --path TYPE or ADDRESS"

@@ -143,11 +143,11 @@ def whole_heap_of(
     if not own:
         others = ", ".join(sorted({str(file.identity.pid) for file in files}))
         raise BadInput(f"process {tree.pid}: no file with its whole heap; there are some of {others}")
-    graphs = recording.tables["heap_graphs"]
+    graphs = recording.rows["heap_graphs"]
     graphs = only(graphs, (graphs["pid"] == tree.pid) & graphs["take"].isin(own)).drop_duplicates("take", keep="last")
     at_work = only(graphs, graphs["take"].isin(tree.takes))
     shown = at_work if len(at_work) and at_s is None else graphs
-    row = shown.iloc[int((shown["time_s"] - float(tree.time_s[-1])).abs().to_numpy().argmin())]
+    row = shown.iloc[int(np.abs(shown["time_s"].values - tree.time_s[-1]).argmin())]
     take, time_s = int(row["take"]), float(row["time_s"])
     named = heap_tree(recording, tree.pid, time_s).places
     names = {int(place.node): place.path for place in named if place.node is not None}
@@ -155,7 +155,7 @@ def whole_heap_of(
 
 
 def _largest(recording: Recording, files: Sequence[Any]) -> int:
-    graphs = recording.tables["heap_graphs"]
+    graphs = recording.rows["heap_graphs"]
     graphs = only(graphs, graphs["pid"].isin({file.identity.pid for file in files})).sort_values("take")
     last = graphs.drop_duplicates("pid", keep="last").sort_values("retained_bytes")
     return int(last["pid"].iloc[-1])

@@ -33,7 +33,7 @@ def same_recording(before: Case, after: Case) -> bool:
     if before.recording.location == after.recording.location:
         return True
     one, two = before.rows("process_samples"), after.rows("process_samples")
-    return len(one) > 0 and before.recording.ended == after.recording.ended and one.equals(two)
+    return len(one) > 0 and before.recording.ended == after.recording.ended and one.to_pandas().equals(two.to_pandas())
 
 
 def another_program(before: Case, after: Case) -> str:

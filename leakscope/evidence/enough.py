@@ -15,7 +15,7 @@ import numpy as np
 from ..facts.case import Case
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import only
+from ..facts.tables import cells, only
 from ..facts.where.progress import passed_s
 from ..findings import LEVEL, PEAK, Bill, BillRow, Finding
 from ..units import FULL, HARDLY, NEARLY_ALL, WORTH, format_bytes, format_count
@@ -151,10 +151,10 @@ def changes(case: Case, so_far: Sequence[Finding], bill: Bill, burst: Burst | No
         yield Change("halve the batch", activations / 2 * always)
     rows = case.rows("tensors")
     rows = only(rows, (rows["moment"] == "take") & (rows["device"] == "cpu") & rows["node"].isna())
-    rows = only(
-        rows, rows["tensor_owner"].isin(_OF_TRAINING) & (rows["take"] == rows.groupby("pid")["take"].transform("max"))
-    )
-    singles = float(rows.loc[rows["dtype"] == _SINGLE, "storage_bytes"].sum())
+    last = {pid: own["take"].max() for pid, own in rows.groupby("pid")}
+    is_last = np.array([last.get(pid) == take for pid, take in cells(rows, "pid", "take")], dtype=bool)
+    rows = only(rows, rows["tensor_owner"].isin(_OF_TRAINING) & is_last)
+    singles = float(rows["storage_bytes"][rows["dtype"] == _SINGLE].sum())
     if singles:  # an optimizer's state has the type of its parameters
         yield Change("hold the model, its gradients and optimizer state in half precision", singles / 2 * always)
 

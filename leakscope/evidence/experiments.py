@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import pandas as pd
+from typing import NamedTuple
 
 from ..facts.case import Case
 from ..facts.growth.frozen import frozen_in
 from ..facts.growth.kept import FEW_ARENAS
 from ..facts.growth.processes import ProcessGrowth
-from ..facts.tables import int_of, only, text_of
+from ..facts.tables import int_of, only, records, text_of
 from ..findings import RuledOut
+from ..storage import Row
 from ..units import ENDS_S, FULL, MUCH, WORTH, format_bytes, format_count
 
 _LAST_SENTINELS = int(ENDS_S)  # rows, one a second: what the process held while it worked
@@ -65,8 +64,10 @@ def ruled_out(
     """What the experiments say about the process that gained most of those that made any."""
     growth = case.growth
     process = next((one for one in growth.processes if len(one.rows("experiments"))), None)
-    rows = process.rows("experiments").drop_duplicates("experiment", keep="last") if process is not None else None
-    for _, row in rows.iterrows() if rows is not None else ():
+    rows = (
+        records(process.rows("experiments").drop_duplicates("experiment", keep="last")) if process is not None else ()
+    )
+    for row in rows:
         end = _at_the_end(process, row) if process is not None else None
         given, experiment = int_of(row, "returned_bytes"), text_of(row, "experiment")
         if process is None or end is None or given is None:
@@ -100,21 +101,21 @@ def ruled_out(
             yield RuledOut("gpu-fragmentation", reason, {"before_bytes": before, "after_bytes": after})
 
 
-def _row(process: ProcessGrowth, experiment: str) -> pd.Series[Any] | None:
+def _row(process: ProcessGrowth, experiment: str) -> Row | None:
     rows = process.rows("experiments")
     rows = only(rows, rows["experiment"] == experiment)
     return rows.iloc[-1] if len(rows) else None
 
 
-def _at_the_end(process: ProcessGrowth, row: pd.Series[Any]) -> _AtTheEnd | None:
+def _at_the_end(process: ProcessGrowth, row: Row) -> _AtTheEnd | None:
     """From the readings before the experiment, of which the last was made as the interpreter began to end."""
     sentinels = process.rows("sentinels")
     sentinels = only(sentinels, (sentinels["time_s"] <= row["time_s"]) & sentinels["rss_bytes"].notna())
     last = sentinels.iloc[-1 - _LAST_SENTINELS :]
     if len(last) < 2:
         return None
-    rss_bytes = last["rss_bytes"].astype("int64")
-    in_use = last["malloc_in_use_bytes"].dropna().astype("int64")
+    rss_bytes = last["rss_bytes"]
+    in_use = last["malloc_in_use_bytes"].dropna()
     freed = max(0, int(in_use.max()) - int(in_use.iloc[-1])) if len(in_use) else 0
     held = int(rss_bytes.max())
     arena_count = max(sentinels["malloc_arena_count"].dropna(), default=0)

@@ -80,7 +80,7 @@ def _read_s(case: Case, worker: Process, end_s: float) -> float:
     the worker is busy since.
     """
     rows = case.rows("loaders")
-    rows = only(rows, rows["worker_pids"].map(lambda pids: str(worker.pid) in str(pids).split(",")).astype(bool))
+    rows = only(rows, rows["worker_pids"].map(lambda pids: str(worker.pid) in str(pids).split(",")))
     seen = list(cells(rows, "time_s", "batches_yielded", "batches_in_flight"))
     read_s = min((time_s for time_s, *figures in seen if figures == [seen[-1][1], 0]), default=end_s)
     return float(read_s) if seen and seen[-1][2] == 0 and worker.is_idle(read_s, end_s) else end_s

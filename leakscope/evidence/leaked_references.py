@@ -163,7 +163,7 @@ def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
 def is_partly_read(process: ProcessGrowth) -> bool:
     """Of the objects most snapshots read a part: others may hold what these do not."""
     graphs = process.rows("heap_graphs")
-    return bool(len(graphs) and graphs["is_sampled"].fillna(False).astype(bool).mean() > MOST)
+    return bool(len(graphs) and graphs["is_sampled"].fillna(False).mean() > MOST)
 
 
 def _seen_once(case: Case, process: ProcessGrowth) -> Leaked | None:

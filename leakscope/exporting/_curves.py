@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from .. import schema
@@ -15,7 +14,7 @@ from ..facts.case import Case
 from ..facts.processes.table import Process
 from ..facts.series.arithmetic import extremes
 from ..facts.tables import int_of
-from ..storage import Recording
+from ..storage import Recording, Rows
 
 _PROCESS = ("pid", "start_ticks")
 # Subject, the columns that tell one from another, and what is read of it. The first two of a process are its key.
@@ -64,12 +63,12 @@ class Clock:
         meta = recording.meta
         offsets = [whole(meta.get("start_unix_ns")) - meta["start_mono_ns"]]
         for table in ("process_samples", "sentinels"):
-            rows = recording.tables[table][["time_unix_ns", "time_mono_ns"]].dropna()
-            offsets += (rows["time_unix_ns"] - rows["time_mono_ns"]).astype("int64").tolist()
+            rows = recording.rows[table][["time_unix_ns", "time_mono_ns"]].dropna()
+            offsets += (rows["time_unix_ns"] - rows["time_mono_ns"]).tolist()
         self.offset_ns = sorted(offsets)[len(offsets) // 2]
         self._start_mono_ns = meta["start_mono_ns"]
 
-    def unix_ns(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+    def unix_ns(self, frame: Rows) -> NDArray[np.int64]:
         times: NDArray[np.int64] = frame["time_mono_ns"].to_numpy(dtype=np.int64) + self.offset_ns
         return times
 
@@ -91,9 +90,9 @@ def curves(case: Case, clock: Clock) -> Iterator[Curve]:
         frame = frame[frame["time_mono_ns"].notna()]
         if not len(frame):
             continue
-        parts: list[tuple[tuple[Any, ...], pd.DataFrame]] = [((), frame)]
+        parts: list[tuple[tuple[Any, ...], Rows]] = [((), frame)]
         if keys:
-            parts = list(frame.groupby(list(keys), dropna=False, sort=True))
+            parts = list(frame.groupby(list(keys), dropna=False))
         for column in columns:
             for values, rows in parts:
                 curve = _curve(subject, column, dict(zip(keys, values)), rows, clock, processes)
@@ -105,17 +104,17 @@ def _curve(
     subject: str,
     column: str,
     key: dict[str, Any],
-    rows: pd.DataFrame,
+    rows: Rows,
     clock: Clock,
     processes: dict[tuple[int, int], Process],
 ) -> Curve | None:
-    own = rows[rows[column].notna()].sort_values("time_mono_ns", kind="stable")
+    own = rows[rows[column].notna()].sort_values("time_mono_ns")
     values = own[column].to_numpy(dtype=np.float64)
     if not values.any():
         return None
     process = processes.get((int_of(key, "pid") or 0, int_of(key, "start_ticks") or 0)) if "pid" in key else None
     known = _PROCESS if process is not None else ()  # else it is none of the job's
-    about = {name: str(key[name]) for name in key if name not in known and not pd.isna(key[name])}
+    about = {name: str(key[name]) for name in key if name not in known and key[name] is not None}
     time_ns = clock.unix_ns(own)
     later = np.append(True, np.diff(time_ns) > 0)  # two readings of one instant: the first counts
     return Curve(subject, column, process, about, time_ns[later], values[later])

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import pandas as pd
+import numpy as np
 
 from ..errors import BadInput, UnreadableRecording
 from ..facts.case import Case
 from ..facts.processes.table import Process
-from ..facts.tables import int_of, text_of
+from ..facts.tables import int_of, records, text_of
 from ..findings import Finding, Report
 from ..reporting import report_of
+from ..storage import Rows, is_null, joined
 from ..units import GiB, format_bytes
 from ._curves import Clock, Curve, curves, thinned, whole
 
@@ -143,12 +144,12 @@ class _Trace:
             args = {"value": int(value) if value.is_integer() else value}
             yield {"ph": "C", "pid": pid, "ts": self._us(int(curve.time_ns[index])), "name": name, "args": args}
 
-    def _of_process(self, table: str) -> Iterator[tuple[Process, pd.DataFrame]]:
-        frame = self._recording.tables[table]
-        for key, rows in frame.dropna(subset=["pid"]).groupby(["pid", "start_ticks"], sort=True):
+    def _of_process(self, table: str) -> Iterator[tuple[Process, Rows]]:
+        frame = self._recording.rows[table]
+        for key, rows in frame.dropna(["pid"]).groupby(["pid", "start_ticks"]):
             process = self._processes.get(cast("tuple[int, int]", key))
             if process is not None:
-                yield process, rows.sort_values("time_mono_ns", kind="stable")
+                yield process, rows.sort_values("time_mono_ns")
 
     def _last_ns(self, process: Process) -> int:
         """When it was last seen."""
@@ -157,7 +158,7 @@ class _Trace:
     def _phases(self) -> Iterator[Event]:
         for process, rows in self._of_process("marks"):
             marked = rows[rows["phase"].notna() & rows["text"].isna()]
-            begun = marked[marked["phase"] != marked["phase"].shift(fill_value="")]
+            begun = marked[np.array(marked["phase"]) != np.array(["", *marked["phase"]], dtype=object)[:-1]]
             if not len(begun):
                 continue
             pid = self._pid(process)
@@ -169,18 +170,18 @@ class _Trace:
 
     def _steps(self) -> Iterator[Event]:
         """From each reading at which the count had gone on to the next: one step, or those that passed meanwhile."""
-        readings = pd.concat(
-            [self._recording.tables[table][["pid", "start_ticks", "time_mono_ns", "step"]] for table in _WITH_STEPS]
+        readings = joined(
+            [self._recording.rows[table][["pid", "start_ticks", "time_mono_ns", "step"]] for table in _WITH_STEPS]
         ).dropna()
-        for key, rows in readings.groupby(["pid", "start_ticks"], sort=True):
+        for key, rows in readings.groupby(["pid", "start_ticks"]):
             process = self._processes.get(cast("tuple[int, int]", key))
-            own = rows.sort_values("time_mono_ns", kind="stable")
-            own = own[own["step"] > own["step"].cummax().shift(fill_value=-1)]
+            own = rows.sort_values("time_mono_ns")
+            own = own[own["step"] > np.append(-1, np.maximum.accumulate(own["step"].values))[:-1]]
             if process is None or len(own) < 2:
                 continue
             pid = self._pid(process)
             yield from self._track(pid, "steps")
-            times, steps = self._clock.unix_ns(own).tolist(), own["step"].astype("int64").tolist()
+            times, steps = self._clock.unix_ns(own).tolist(), own["step"].tolist()
             for start, end, before, after in zip(times, times[1:], steps, steps[1:]):
                 name = f"step {after}" if after == before + 1 else f"steps {before + 1} to {after}"
                 yield self._slice(pid, "steps", name, start, end, {"count": after - before})
@@ -190,8 +191,8 @@ class _Trace:
         for process, rows in self._of_process("takes"):
             pid = self._pid(process)
             yield from self._track(pid, "snapshots")
-            for at_ns, (_, row) in zip(self._clock.unix_ns(rows).tolist(), rows.iterrows()):
-                held_s = float(row["duration_s"]) if not pd.isna(row["duration_s"]) else 0.0
+            for at_ns, row in zip(self._clock.unix_ns(rows).tolist(), records(rows)):
+                held_s = row["duration_s"] if not is_null(row["duration_s"]) else 0.0
                 args = {c: int_of(row, c) for c in ("step", "rss_bytes", "python_bytes", "tensor_bytes")}
                 args = {name: value for name, value in args.items() if value is not None}
                 name = f"snapshot {int_of(row, 'take')} ({text_of(row, 'reason')})"

@@ -13,11 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from ..confidence import LIKELY, Ground, how_sure
 from ..findings import Bill, Evidence, Finding, Idle, LedgerRow, Peak, Series, Subject
-from ..storage import Recording, thinned, without_units
+from ..storage import Recording, Rows, thinned
 from ..units import COUNTS_NOTE, MOST, SOME, STEP, STEP_UNITS, over
 from .accounts.bill import bills
 from .accounts.forecast import Forecast, forecast
@@ -54,12 +53,12 @@ class Case:
     def __init__(self, recording: Recording, horizon_s: float | None = None) -> None:
         """``horizon_s``: how far ahead growth has to matter; None is a day."""
         self.horizon_s = horizon_s
-        self.recording = without_units(thinned(recording))
+        self.recording = thinned(recording)
         self._answers: dict[object, Any] = {}
 
-    def rows(self, table: str) -> pd.DataFrame:
+    def rows(self, table: str) -> Rows:
         """All rows of a table, by process and time; those of one process: ``ProcessGrowth.rows``."""
-        return self.recording.tables[table]
+        return self.recording.rows[table]
 
     def heap(self, pid: int) -> Heap:
         """All that the snapshots of a process found, by number; those that may be compared: ``heap.comparable``."""
@@ -300,7 +299,7 @@ class Case:
 
 def _step_unit(recording: Recording) -> str:
     """``step``, unless an agent noted that it counts requests or tasks: of several what most processes count."""
-    notes = cells(recording.tables["agent_notes"], "note", "text")
+    notes = cells(recording.rows["agent_notes"], "note", "text")
     counted = Counter(text for note, text in notes if note == COUNTS_NOTE and text in STEP_UNITS)
     return STEP_UNITS[counted.most_common(1)[0][0]] if counted else STEP
 
@@ -311,7 +310,7 @@ def _steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
     Training steps are those of the process that grew most: ranks make the same ones. Requests and tasks are added up:
     each process of a service serves its own.
     """
-    sentinels = recording.tables["sentinels"]
+    sentinels = recording.rows["sentinels"]
     if growth.main is None or not len(sentinels):
         return 0
     own = only(sentinels, sentinels["step"].notna() & sentinels["pid"].notna())
@@ -322,7 +321,7 @@ def _steps_passed(recording: Recording, growth: TreeGrowth, unit: str) -> int:
     return round(sum(_passed(each, window_s) for _, each in own.groupby(["pid", "start_ticks"])))
 
 
-def _passed(rows: pd.DataFrame, window_s: float) -> float:
+def _passed(rows: Rows, window_s: float) -> float:
     """Of one process: it was read each second, and what grew is of all the window, to whose ends its pace held on."""
     step, seen_s = (float(rows[name].max() - rows[name].min()) for name in ("step", "time_s"))
     return step * over(window_s, seen_s) if seen_s > MOST * window_s else step

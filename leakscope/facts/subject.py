@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 
 from ..findings import Subject
-from .tables import Row, int_of, text_of
+from ..storage import Row
+from .tables import int_of, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

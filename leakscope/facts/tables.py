@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Union
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from ..storage import Column, Row, Rows, is_null
 from ..units import FULL, TOLD_S
 
 _LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 AT_EXIT = "exit"  # why a snapshot was made: the process was ending in order, and the locals of main() were gone
 # The program that a spawned child, a fork server or a tracker of segments runs says nothing of whose it is.
 _STARTED = re.compile(r"\s-c\s.{0,9}from (multiprocess|loky)")
-Row = Union["pd.Series[Any]", Mapping[str, Any]]
 Floats = NDArray[np.float64]
 
 
@@ -28,9 +27,9 @@ def text_of(row: Row | None, column: str) -> str | None:
 
 
 def int_of(row: Row | None, column: str) -> int | None:
-    """A cell as a whole number; None where it is null (pandas' own null is neither true nor false)."""
+    """A cell as a whole number; None where it is null."""
     value = None if row is None else row[column]
-    return None if value is None or pd.isna(value) else int(value)
+    return None if value is None or is_null(value) else int(value)
 
 
 def process_name(row: Row | None) -> str:
@@ -61,26 +60,17 @@ def process_names(rows: Sequence[Row]) -> dict[tuple[int, int], str]:
     return {(int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0): name(row) for row in rows}
 
 
-def narrow(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Some of its columns; a list of names in brackets is the same, in five times as long."""
-    at: list[Any] = [rows.columns.get_loc(column) for column in columns]
-    return rows.take(at, axis="columns")
+def narrow(rows: Rows, *columns: str) -> Rows:
+    """Some of its columns."""
+    return rows[list(columns)]
 
 
-def only(rows: pd.DataFrame, is_so: NDArray[np.bool_] | pd.Series[bool]) -> pd.DataFrame:
-    """Rows where the mask is true (null counts as false). Five times faster than ``rows[mask]``.
-
-    A view where they follow one another, as those of one process do, or of a span of time: do not change it.
-    """
-    flags = is_so if isinstance(is_so, np.ndarray) else is_so.to_numpy(dtype=bool, na_value=False)
-    at = np.flatnonzero(flags)
-    if len(at) == len(rows):
-        return rows
-    first, end = (int(at[0]), int(at[-1]) + 1) if len(at) else (0, 0)
-    return rows.iloc[first:end] if end - first == len(at) else rows[flags]
+def only(rows: Rows, is_so: NDArray[np.bool_] | Column) -> Rows:
+    """Rows where the mask is true (null counts as false)."""
+    return rows[is_so]
 
 
-def series(rows: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
+def series(rows: Rows, column: str) -> tuple[Floats, Floats]:
     """Times and values of a column where it was read."""
     if not len(rows):
         return np.empty(0), np.empty(0)
@@ -94,17 +84,17 @@ def fell_silent(told_s: float, began_s: float, ended_s: float) -> bool:
     return ended_s - told_s > max(TOLD_S, (1 - FULL) * (ended_s - began_s))
 
 
-def figures(rows: pd.DataFrame, column: str) -> Floats:
+def figures(rows: Rows, column: str) -> Floats:
     """One value a row, NaN where it was not read."""
-    values: Floats = rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    values: Floats = rows[column].to_numpy(dtype=np.float64)
     return values
 
 
-def by_process(frame: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:
+def by_process(frame: Rows) -> list[tuple[tuple[int, int], Rows]]:
     """(pid, start_ticks) and rows of each process, by time. Tables are sorted so: the rows are views, and no copies."""
     if not len(frame):
         return []
-    frame = frame if frame["pid"].notna().all() else frame[frame["pid"].notna()]
+    frame = frame[frame["pid"].notna()]
     keys = np.column_stack([frame[name].to_numpy(dtype=np.int64, na_value=0) for name in ("pid", "start_ticks")])
     edges = [0, *(np.flatnonzero((np.diff(keys, axis=0) != 0).any(axis=1)) + 1).tolist(), len(frame)]
     starts = [(int(pid), int(ticks)) for pid, ticks in keys[edges[:-1]].tolist()]
@@ -114,29 +104,23 @@ def by_process(frame: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]
     return [(key, in_time(frame.iloc[at:end])) for key, at, end in zip(starts, edges, edges[1:])]
 
 
-def in_time(rows: pd.DataFrame) -> pd.DataFrame:
+def in_time(rows: Rows) -> Rows:
     """The rows by time: themselves, where they are."""
-    return rows if rows["time_s"].is_monotonic_increasing else rows.sort_values("time_s", kind="stable")
+    return rows if rows["time_s"].is_monotonic_increasing else rows.sort_values("time_s")
 
 
-def records(rows: pd.DataFrame, *columns: str) -> list[dict[str, Any]]:
-    """One dict a row, of all or some columns, None where a cell is null; ``to_dict`` takes four times as long."""
+def records(rows: Rows, *columns: str) -> list[dict[str, Any]]:
+    """One dict a row, of all or some columns, None where a cell is null."""
     names = columns or tuple(map(str, rows.columns))
     return [dict(zip(names, one)) for one in cells(rows, *names)] if len(rows) else []
 
 
-def cells(rows: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
+def cells(rows: Rows, *columns: str) -> Iterator[tuple[Any, ...]]:
     """What some of its columns have, row by row; None where a cell is null."""
-    return zip(*(_cells(rows[column]) for column in columns))
+    return zip(*(rows[column].tolist() for column in columns))
 
 
-def _cells(column: Any) -> list[Any]:
-    known_null = {} if isinstance(column.dtype, np.dtype) else {"dtype": object, "na_value": None}
-    cells: list[Any] = column.to_numpy(**known_null).tolist()
-    return cells
-
-
-def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
+def without_last(rows: Rows, takes: Rows) -> Rows:
     """Rows of snapshots that saw the program at work: at its end the locals of main() are gone, which is no decline."""
     if not (len(rows) and len(takes)):
         return rows
@@ -144,13 +128,16 @@ def without_last(rows: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
     return only(rows, ~np.isin(figures(rows, "take"), at_end)) if at_end else rows
 
 
-def by_look(rows: pd.DataFrame, column: str, *keys: str | pd.Series[str]) -> tuple[Floats, pd.DataFrame]:
-    """When each look from outside began, and the sum of a column in each (columns) by some keys (rows), some null.
+def by_look(rows: Rows, column: str, *keys: str) -> tuple[Floats, dict[Any, Floats]]:
+    """When each look from outside began, and {key: the sum of a column in each} by one column or more, some null.
 
     The rows of a look are written within moments, one by one.
     """
     time_s = figures(rows, "time_s")
     begins = np.diff(time_s, prepend=-np.inf) > _LOOK_S
-    groups: list[Any] = [rows[key] if isinstance(key, str) else key for key in keys]
-    sums = rows[column].astype("float64").groupby([*groups, np.cumsum(begins)], dropna=False).sum()
-    return time_s[begins], sums.unstack(fill_value=0)
+    count, looks = int(begins.sum()), rows.assign(look=np.cumsum(begins) - 1)
+    by: Any = keys[0] if len(keys) == 1 else list(keys)
+    return time_s[begins], {
+        key: np.bincount(own["look"].values, np.nan_to_num(figures(own, column)), count).astype(np.float64)
+        for key, own in looks.groupby(by, dropna=False)
+    }

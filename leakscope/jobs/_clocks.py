@@ -11,10 +11,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from ..facts.series.arithmetic import Floats
-from ..storage import Recording
+from ..facts.tables import cells
+from ..storage import Recording, Rows
 from ._job import ALONE, BOOT, EVENTS, WALL
 
 _MOST_EVENTS = 256  # of steps, and of marks: more change a median by nothing
@@ -50,16 +50,16 @@ class Started:
 
 def events_of(recording: Recording) -> Events:
     """Steps, by readings of the counter a second or so apart, and marks of the program's own."""
-    return {**_steps(recording.tables["sentinels"]), **_marks(recording.tables["marks"])}
+    return {**_steps(recording.rows["sentinels"]), **_marks(recording.rows["marks"])}
 
 
-def _steps(rows: pd.DataFrame) -> dict[Hashable, tuple[float, float]]:
+def _steps(rows: Rows) -> dict[Hashable, tuple[float, float]]:
     """Round numbers, so that two ranks keep the same ones. A step lies between the readings round it."""
     rows = rows[rows["step"].notna()]
     if not len(rows):
         return {}
-    spans = rows.groupby("pid")["step"].agg(lambda step: step.max() - step.min())
-    own = rows[rows["pid"] == spans.astype(float).idxmax()].sort_values("time_s")
+    parts = [own for _, own in rows.groupby("pid")]
+    own = max(parts, key=lambda own: own["step"].max() - own["step"].min()).sort_values("time_s")
     at_s = own["time_s"].to_numpy(dtype=np.float64)
     count: Floats = np.maximum.accumulate(own["step"].to_numpy(dtype=np.float64))
     first, last = int(count[0]), int(count[-1])
@@ -74,16 +74,15 @@ def _steps(rows: pd.DataFrame) -> dict[Hashable, tuple[float, float]]:
     return {("step", int(n)): (float(t), float(w) / 2) for n, t, w in zip(numbers, when, within)}
 
 
-def _marks(rows: pd.DataFrame) -> dict[Hashable, tuple[float, float]]:
+def _marks(rows: Rows) -> dict[Hashable, tuple[float, float]]:
     found: dict[Hashable, tuple[float, float]] = {}
     passed: dict[Hashable, int] = {}
-    columns = rows.sort_values("time_s")[["phase", "text", "step", "time_s"]].astype(object)
-    for phase, text, step, at_s in columns.itertuples(index=False):
+    for phase, text, step, at_s in cells(rows.sort_values("time_s"), "phase", "text", "step", "time_s"):
         if len(found) >= _MOST_EVENTS:
             break
-        what = tuple(None if pd.isna(cell) else cell for cell in (phase, text))
+        what = (phase, text)
         passed[what] = passed.get(what, 0) + 1
-        found[("mark", *what, passed[what] if pd.isna(step) else f"step {int(step)}")] = (float(at_s), _READING_S)
+        found[("mark", *what, passed[what] if step is None else f"step {int(step)}")] = (float(at_s), _READING_S)
     return found
 
 

@@ -78,8 +78,8 @@ def _judged(recording: Recording, rank: int, is_shared: bool) -> Judged:
 
 def _beside(recording: Recording) -> LedgerRow | None:
     """What launched the ranks, and what it launched beside them."""
-    processes = recording.tables["processes"]
-    pids = set(processes.loc[processes["rank"].isna(), "pid"].dropna())
+    processes = recording.rows["processes"]
+    pids = set(processes["pid"][processes["rank"].isna()].dropna())
     own = [process for process in process_growths(recording) if process.pid in pids]
     if not own:
         return None

@@ -11,10 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from ..facts.tables import int_of, only, records, text_of
-from ..storage import Recording
+from ..storage import Recording, Rows
 
 _Of = tuple[int, str]  # number of a node, type of what it retains
 
@@ -38,8 +36,8 @@ _NONE = _Children(0.0, 0.0, 0.0, 0.0)
 
 def new_bytes(recording: Recording, pid: int, before: int, after: int) -> dict[int, float]:
     """{number of an object: bytes that it gained between two snapshots, without what others held as well before}."""
-    nodes, nodes_now = (_nodes(recording.tables["heap_nodes"], pid, take) for take in (before, after))
-    children, children_now = (_children(recording.tables["heap_children"], pid, take) for take in (before, after))
+    nodes, nodes_now = (_nodes(recording.rows["heap_nodes"], pid, take) for take in (before, after))
+    children, children_now = (_children(recording.rows["heap_children"], pid, take) for take in (before, after))
     arrived = _arrived(nodes, nodes_now, children, children_now)
     held, held_now = ({n: node.retained_bytes for n, node in found.items()} for found in (nodes, nodes_now))
     return {n: held_now.get(n, 0.0) - held.get(n, 0.0) - arrived.get(n, 0.0) for n in held.keys() | held_now.keys()}
@@ -89,7 +87,7 @@ def _lost(children: Mapping[_Of, _Children], children_now: Mapping[_Of, _Childre
     return max(0.0, children.get(of, _NONE).number - children_now.get(of, _NONE).number)
 
 
-def _nodes(rows: pd.DataFrame, pid: int, take: int) -> dict[int, _Node]:
+def _nodes(rows: Rows, pid: int, take: int) -> dict[int, _Node]:
     return {
         int(row["node"]): _Node(
             int_of(row, "dominator_node") or 0, text_of(row, "type_name") or "", float(row["retained_bytes"]),
@@ -99,7 +97,7 @@ def _nodes(rows: pd.DataFrame, pid: int, take: int) -> dict[int, _Node]:
     }  # fmt: skip
 
 
-def _children(rows: pd.DataFrame, pid: int, take: int) -> dict[_Of, _Children]:
+def _children(rows: Rows, pid: int, take: int) -> dict[_Of, _Children]:
     return {
         (int(row["node"]), str(row["type_name"])): _Children(
             float(row["object_count"]), float(row["retained_bytes"]), float(row["new_count"]), float(row["new_bytes"])
@@ -109,7 +107,7 @@ def _children(rows: pd.DataFrame, pid: int, take: int) -> dict[_Of, _Children]:
     }
 
 
-def _of_take(rows: pd.DataFrame, pid: int, take: int) -> list[dict[str, Any]]:
+def _of_take(rows: Rows, pid: int, take: int) -> list[dict[str, Any]]:
     return records(only(rows, (rows["pid"] == pid) & (rows["take"] == take)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..facts.code.index import Source
 from ..facts.code.recorded import sources_of
 from ..facts.heap.place import Place
 from ..facts.heap.tree import HeapTree, heap_tree
+from ..facts.tables import records
 from ..storage import Recording
 
 _PASSES_ON = 0.9  # of its bytes, to one child: who only leads to another holder is not listed beside it
@@ -116,7 +117,7 @@ class Heap:
         return self._trees[pid, at_s]
 
     def _place(self, tree: HeapTree, node: int) -> Place:
-        nodes = self._recording.tables["heap_nodes"]
+        nodes = self._recording.rows["heap_nodes"]
         nodes = nodes[(nodes["pid"] == tree.pid) & (nodes["node"] == node)]
         # Of a __dict__, which is no holder apart from its owner.
         owners = set(nodes["path_node"][nodes["edge_kind"].fillna("") == "namespace"].dropna())
@@ -126,9 +127,9 @@ class Heap:
         raise BadInput(f"node {node}: not among those of process {tree.pid}; rec.heap.top() lists the largest")
 
     def _frame(self, tree: HeapTree, places: list[Place], since: int) -> pd.DataFrame:
-        nodes = self._recording.tables["heap_nodes"]
+        nodes = self._recording.rows["heap_nodes"]
         nodes = nodes[(nodes["pid"] == tree.pid) & (nodes["take"] == tree.takes[-1])]
-        known = {int(row["node"]): row for row in nodes.to_dict("records")}
+        known = {int(row["node"]): row for row in records(nodes)}
         rows = []
         for place in places:
             row = known.get(place.node or 0)
@@ -167,6 +168,6 @@ def _largest(tree: HeapTree, n: int, size: Callable[[Place], float]) -> list[Pla
     return sorted((place for place in found if not leads_to_another(place)), key=lambda place: -size(place))[:n]
 
 
-def _known(row: Mapping[Hashable, Any] | None, column: str) -> int | None:
+def _known(row: Mapping[str, Any] | None, column: str) -> int | None:
     value = None if row is None else row[column]
     return None if value is None or pd.isna(value) else int(value)

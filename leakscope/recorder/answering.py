@@ -2,11 +2,11 @@
 
 The helper also makes the file, since whoever makes it has to load pyarrow, which this one has.
 
-To load pandas takes a second of CPU, more than anybody should wait for the end of a job. So in the first minutes a
-helper waits beside the job with everything loaded (120 MB), where memory is plenty. It lets the job go first, so that
-on a busy machine it may not be ready. Then, and after a long run, one is loaded when the job is over, as fast as the
-job itself would run. A helper also looks at a long run now and then: what it says is provisional, and is there if the
-recorder is killed. A helper is the first to go when memory becomes short.
+To load what it takes is a third of a second of CPU, which on a busy machine is more than anybody should wait for the
+end of a job. So in the first minutes a helper waits beside the job with everything loaded (86 MB), where memory is
+plenty. It lets the job go first, so that on a busy machine it may not be ready. Then, and after a long run, one is
+loaded when the job is over, as fast as the job itself would run. A helper also looks at a long run now and then: what
+it says is provisional, and is there if the recorder is killed. A helper is the first to go when memory becomes short.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ FIRST_S = 6.0  # shorter runs are too short for a verdict
 WAITING_S = 180.0  # so long a helper waits beside the job: later it looks and ends
 NEXT_LOOK = 2.0  # times the age of the recording at the last look
 # For the answer, after the job: of the helper's own CPU time, which on a busy machine takes several times as long. It
-# takes 0.3 to 0.7 s, and 1 s more to load; of a long run there is more to read. A signal ends the wait.
+# takes 0.2 to 0.4 s, and 0.3 s more to load; of a long run there is more to read. A signal ends the wait.
 PATIENCE_CPU_S, MOST_PATIENCE_CPU_S = 2.5, 5.0
 PATIENCE_SHARE = 0.05  # of the run
 MOST_PATIENCE_S = 20.0
 MOST_OF_A_RUN = 0.75  # an earlier look at less of it says nothing of its end, but for a leak with its line
-ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 120 to 200 MiB
-# When the job is over nobody else needs what is left: 157 MB were measured of a short recording, nearly half of them
+ROOM_BYTES, ROOM_OF_MACHINE_BYTES = GiB, 4 * GiB  # it takes 80 to 140 MiB
+# When the job is over nobody else needs what is left: 128 to 139 MB were measured of a minute, half of them
 # pages of libraries that others map, too; and of a day 250 MB, which had a journal of 60 MB.
-ROOM_AFTER_BYTES, ROOM_OF_A_JOURNAL = 192 * MiB, 2
+ROOM_AFTER_BYTES, ROOM_OF_A_JOURNAL = 160 * MiB, 2
 MOST_JOURNAL_BYTES = 512 * MiB  # which it would read into memory
 # It loads with a third of the time of a job that wants the same core, and looks with what nobody wants.
 # What yields is one thread: a process that yields may not hurry again later, unless it is root's. The libraries of
@@ -70,7 +70,7 @@ os._exit(main(yielding))
 """
 _POLL_S = 0.02
 _TELL_S = 1.0
-_NEARLY_LOADED_S = 0.6  # of 0.9 s
+_NEARLY_LOADED_S = 0.2  # of 0.3 s
 _MOST_BYTES = 65536
 
 

@@ -25,7 +25,7 @@ _OTLP = {
     "opentelemetry.sdk": "opentelemetry-sdk",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
 }
-_ANSWERING = ("numpy", "pandas")
+_ANSWERING = ("numpy",)
 _WITHOUT_LIBRARY = ("file", "local", "memory")
 _ASK_STORE = "from leakscope.storage.remote import main; main()"
 

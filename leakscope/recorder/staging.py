@@ -188,13 +188,15 @@ def _kept(base: str, agent: str) -> str:
 
 def _listing(agent: str) -> dict[str, tuple[int, int]]:
     """{file: (bytes, when it was written)} of what belongs to the agent, below its folder."""
-    found = {}
-    for above, folders, names in os.walk(agent):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        for name in names:
-            if name.endswith((".py", ".so")):
-                status = os.stat(os.path.join(above, name))
-                found[os.path.relpath(os.path.join(above, name), agent)] = status.st_size, status.st_mtime_ns
+    found, folders = {}, [""]
+    for folder in folders:
+        with os.scandir(os.path.join(agent, folder)) as entries:
+            for entry in entries:
+                if entry.name.endswith((".py", ".so")):
+                    status = entry.stat()
+                    found[folder + entry.name] = status.st_size, status.st_mtime_ns
+                elif entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{folder}{entry.name}/")
     return found
 
 

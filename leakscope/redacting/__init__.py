@@ -53,7 +53,7 @@ def redact(run: Path, output: Path) -> int:
 
 def _names_in_keys(recording: Recording) -> set[str]:
     """What objects have as keys and is a name: of a module, of a global variable, of an attribute."""
-    told = list(cells(recording.tables["heap_nodes"], "pid", "node", "path_node", "edge_kind", "edge_name"))
+    told = list(cells(recording.rows["heap_nodes"], "pid", "node", "path_node", "edge_kind", "edge_name"))
     spaces = {(pid, node) for pid, node, above, kind, _ in told if above == OF_MODULES or kind == "namespace"}
     keys = [(pid, above, name) for pid, _, above, _, name in told if name is not None]
     return {name[2:-2] for pid, above, name in keys if name.startswith("['") and (pid, above) in spaces}
@@ -81,11 +81,11 @@ def _tree(texts: Texts, kind: str, value: Any) -> Any:
 def _columns(recording: Recording, *kinds: str) -> list[list[str]]:
     """The texts of every column that carries one of these kinds."""
     return [
-        [text for text in recording.tables[name][column.name].dropna().unique() if isinstance(text, str)]
+        [text for text in recording.rows[name][column.name].dropna().unique() if isinstance(text, str)]
         for name, table in schema.TABLES.items()
         if name in recording.names()
         for column in table.columns
-        if column.carries in kinds and column.name in recording.tables[name]
+        if column.carries in kinds and column.name in recording.rows[name]
     ]
 
 

@@ -21,7 +21,7 @@ from ..facts.growth.kept import free_and_room
 from ..facts.growth.lives import Lives, lives_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.series.arithmetic import Floats
-from ..facts.tables import only, text_of
+from ..facts.tables import figures, only, text_of
 from ..storage import Recording
 from ..units import GiB, KiB, MiB, format_bytes, format_count
 from ..words import printable
@@ -206,7 +206,8 @@ def _chosen(case: Case, pid: int | None) -> ProcessGrowth:
         raise BadInput(f"no allocations of malloc were sampled{said}")
 
     def free(process: ProcessGrowth) -> float:
-        return float(process.rows("sentinels")["malloc_free_bytes"].astype("Float64").fillna(0).median() or 0)
+        read = np.nan_to_num(figures(process.rows("sentinels"), "malloc_free_bytes"))
+        return float(np.median(read)) if read.size else 0.0
 
     return max(able, key=free)
 

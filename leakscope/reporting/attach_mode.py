@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..facts import imported
 from ..facts.case import Case
 from ..facts.processes.inside import blind_spot, notes_of_agents
-from ..facts.tables import text_of
+from ..facts.tables import cells
 from ..findings import Finding, RecordingFacts, Verdict
 
 
@@ -41,8 +41,10 @@ def _blind(case: Case) -> str | None:
 def _told_of_files(case: Case) -> list[str]:
     """What the reader of each file had to say, and on which clock it was."""
     rows = case.rows("imports")
-    said = ("; ".join(filter(None, (text_of(row, "clock"), text_of(row, "text")))) for _, row in rows.iterrows())
-    return [f"{row['origin']}: {text}" for (_, row), text in zip(rows.iterrows(), said) if text]
+    if not len(rows):
+        return []
+    told = ((origin, "; ".join(filter(None, words))) for origin, *words in cells(rows, "origin", "clock", "text"))
+    return [f"{origin}: {text}" for origin, text in told if text]
 
 
 def _text(case: Case) -> str | None:

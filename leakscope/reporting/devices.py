@@ -77,11 +77,11 @@ def _by_driver(case: Case) -> Iterator[DeviceMemory]:
 def _whole_devices(case: Case) -> Iterator[DeviceMemory]:
     samples = case.rows("gpu_samples")
     rows = only(samples, samples["gpu_total_bytes"].notna())
-    ours = set(only(samples, samples["is_ours"].fillna(False).astype(bool))["gpu_uuid"])
+    ours = set(only(samples, samples["is_ours"].fillna(False))["gpu_uuid"])
     failures = [_failure(oom) for oom in case.gpu_ooms] if rows["gpu_uuid"].nunique() == 1 else []
     for uuid, own in rows.groupby("gpu_uuid", sort=False):
         if len(own) >= 2 and (uuid in ours or not ours):
-            own = own.sort_values("time_s", kind="stable")
+            own = own.sort_values("time_s")
             last = own.iloc[-1]
             name = f"GPU {int_of(last, 'gpu_index')} ({text_of(last, 'gpu_name') or 'unnamed'}), all processes"
             used = figures(own, "gpu_used_bytes")

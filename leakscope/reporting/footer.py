@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
 from ..facts.case import Case
 from ..facts.tables import only
 from ..findings import Finding, Verdict
+from ..storage import Column
 from ..version import __version__
 from . import head
 
@@ -80,11 +79,11 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _first(column: pd.Series) -> str | None:
+def _first(column: Column) -> str | None:
     known = column.dropna()
     return str(known.iloc[0]) if len(known) else None
 
 
-def _largest(column: pd.Series) -> int | None:
+def _largest(column: Column) -> int | None:
     known = column.dropna()
     return int(known.max()) if len(known) else None

@@ -8,8 +8,6 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
-import pandas as pd
-
 from ..evidence import enough
 from ..facts.case import Case
 from ..facts.growth.filling import filled
@@ -22,6 +20,7 @@ from ..facts.where.holders import holder_name
 from ..findings import Finding, RecordingFacts, Verdict, ended_by_lack, is_our_crash
 from ..kinds import CRASH, DANGER, ELSEWHERE, FILLS, HELD, KILL, LIMIT, PILE
 from ..signals import signal_name
+from ..storage import Rows
 from ..units import STEP, format_about, format_bytes, format_count, format_duration, format_per_step, format_rate, over
 from . import gpu
 
@@ -343,7 +342,7 @@ def _lower(title: str) -> str:
 def _overhead(case: Case, duration_s: float) -> dict[str, float | None]:
     own, takes = case.rows("recorder_samples"), case.rows("takes")
 
-    def largest(frame: pd.DataFrame, column: str) -> Any:
+    def largest(frame: Rows, column: str) -> Any:
         values = frame[column].dropna()
         return values.max() if len(values) else None
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..errors import BadInput
@@ -17,8 +15,9 @@ from ..facts.heap.comparable import Heap, heap_of
 from ..facts.heap.place import Place, upwards
 from ..facts.heap.tree import HeapTree, heap_tree, steps_of
 from ..facts.series.arithmetic import Floats, level_at
-from ..facts.tables import int_of, only, text_of
+from ..facts.tables import int_of, only, records, text_of
 from ..findings import DEVICE_CACHE, DEVICE_OTHER, Band, HeapHolder, HeapTake, HeapView
+from ..storage import Row
 from .timeline import accounts_of
 
 _MOST_TAKES = 12  # enough to compare any part of a run with any other
@@ -43,19 +42,17 @@ def heap_views(case: Case) -> list[HeapView]:
 def _on_devices(case: Case) -> Iterator[HeapView]:
     """The processes that have most on GPUs."""
     graphs = case.rows("heap_graphs")
-    most = (
-        only(graphs, graphs["device_bytes"].notna()).groupby("pid")["device_bytes"].max().sort_values(ascending=False)
-    )
-    for pid, paths in zip(most.index, _OF_DEVICES):
-        process = case.growth.process(int(pid))
-        tree = _exact(case, int(pid), on_devices=True)
-        rows = _takes_of(case, int(pid))
-        if process is None or tree is None or rows.index.isin(tree.takes).sum() != len(tree.takes):
+    most = {pid: own["device_bytes"].max() for pid, own in graphs.dropna(["device_bytes"]).groupby("pid")}
+    for pid, paths in zip(sorted(most, key=lambda pid: -most[pid]), _OF_DEVICES):
+        process = case.growth.process(pid)
+        tree = _exact(case, pid, on_devices=True)
+        rows = _takes_of(case, pid)
+        if process is None or tree is None or not rows.keys() >= {*tree.takes}:
             continue
         chosen = _chosen(tree)
         holders, left_out = _holders([p for p in _without_steps(tree.places) if p.deep_bytes.any()], chosen, paths)
-        takes = [_take(rows.loc[tree.takes[i]], tree.takes[i]) for i in chosen]
-        accounts = _of_allocator(case, int(pid), takes, tree.total_bytes[chosen])
+        takes = [_take(rows[tree.takes[i]], tree.takes[i]) for i in chosen]
+        accounts = _of_allocator(case, pid, takes, tree.total_bytes[chosen])
         yield HeapView(f"{process.label} on GPUs", takes, holders, left_out, True, accounts, on_devices=True)
 
 
@@ -74,9 +71,10 @@ def _of_allocator(case: Case, pid: int, takes: Sequence[HeapTake], held_bytes: F
     ]
 
 
-def _takes_of(case: Case, pid: int) -> pd.DataFrame:
+def _takes_of(case: Case, pid: int) -> dict[int, Row]:
+    """By number."""
     rows = case.rows("takes")
-    return only(rows, rows["pid"] == pid).drop_duplicates("take", keep="last").set_index("take")
+    return {row["take"]: row for row in records(only(rows, rows["pid"] == pid))}
 
 
 def _chosen(seen: HeapTree | Heap) -> NDArray[np.int_]:
@@ -111,7 +109,7 @@ def _view(case: Case, process: ProcessGrowth, most: int) -> HeapView | None:
     if len(rows) < 2:
         return None
     exact = _exact(case, pid)
-    if exact is not None and rows.index.isin(exact.takes).sum() != len(exact.takes):
+    if exact is not None and not rows.keys() >= {*exact.takes}:
         exact = None  # rows were lost
     seen: HeapTree | Heap | None = exact or heap_of(case.recording, pid, 0.0, float("inf"))
     if seen is None or not seen.places:
@@ -119,7 +117,7 @@ def _view(case: Case, process: ProcessGrowth, most: int) -> HeapView | None:
     places = _without_steps(seen.places) if exact is not None else list(seen.places)
     chosen = _chosen(seen)
     holders, left_out = _holders(places, chosen, most)
-    takes = [_take(rows.loc[seen.takes[i]], seen.takes[i]) for i in chosen]
+    takes = [_take(rows[seen.takes[i]], seen.takes[i]) for i in chosen]
     accounts = _accounts(case, process, takes)
     return HeapView(process.label, takes, holders, left_out, exact is not None, accounts)
 
@@ -158,7 +156,7 @@ def _without_steps(places: Sequence[Place]) -> list[Place]:
     return left
 
 
-def _take(row: pd.Series[Any], number: int) -> HeapTake:
+def _take(row: Row, number: int) -> HeapTake:
     truncated = bool(row["truncated"]) if row["truncated"] == row["truncated"] else False
     return HeapTake(
         number, round(float(row["time_s"]), 2), int_of(row, "step"), text_of(row, "reason") or "", truncated

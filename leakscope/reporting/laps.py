@@ -13,7 +13,7 @@ import numpy as np
 from ..facts.case import Case
 from ..facts.growth.paces import counted_steps
 from ..facts.series.arithmetic import Floats, extremes
-from ..facts.tables import narrow, only
+from ..facts.tables import cells, only
 from ..findings import Lap, Laps
 from ..units import FEWEST, format_count
 
@@ -40,9 +40,8 @@ def _by_phase(case: Case, steps: tuple[Floats, Floats] | None, time_s: Floats, h
     marks = only(marks, marks["phase"].notna() & marks["text"].isna() & marks["pid"].notna())
     if not len(marks):
         return None
-    own = only(marks, marks["pid"] == marks["pid"].value_counts().idxmax()).sort_values("time_s")
-    own = narrow(own, "phase", "time_s").astype(object)
-    passed = [(phase, at_s) for phase, at_s in zip(own["phase"], own["time_s"])]
+    own = only(marks, marks["pid"] == Counter(marks["pid"]).most_common(1)[0][0]).sort_values("time_s")
+    passed = list(cells(own, "phase", "time_s"))
     begun = [one for before, one in zip([(None, 0.0), *passed], passed) if before[0] != one[0]]
     counts = Counter(phase for phase, _ in begun)
     phase = max(counts, key=counts.__getitem__)  # of several the first

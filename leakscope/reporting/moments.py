@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..facts.case import Case
 from ..facts.tables import cells, figures, only, process_name, records
 from ..findings import Moment
 from ..signals import signal_name
+from ..storage import Rows
 from ..units import format_duration
 
 _MOST = 120  # of one kind
@@ -93,7 +93,7 @@ def _lives(case: Case, who: Callable[[Any], str]) -> Iterator[Moment]:
             yield Moment("end", round(float(process.time_s[-1]), 2), f"{who(process.pid)} was last seen")
 
 
-def _rows(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
+def _rows(frame: Rows, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Time and these columns of every row, None for what is null."""
     times = figures(frame, "time_s").round(2).tolist()
     return ((at_s, *others) for at_s, others in zip(times, cells(frame, *columns)))

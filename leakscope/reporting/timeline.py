@@ -101,10 +101,12 @@ def accounts_of(case: Case, process: ProcessGrowth, time_s: Floats) -> dict[str,
     """Bytes of each account of a process at these moments: 0 before its birth, after its death and if not measured."""
     alive = alive_in(process, time_s)
     whole = next((p for p in case.growth.processes if p.key == process.key), process)
-    is_whole = process.tables is case.recording.tables  # and not a process as a closer look sees it
+    is_whole = process.tables is case.recording.rows  # and not a process as a closer look sees it
     parts = accounts(whole) if is_whole else split(whole, process)
-    levels = {account: parts[account].fillna(0.0).to_numpy() for account in parts}
-    levels = {account: np.where(alive, np.interp(time_s, parts.index, level), 0.0) for account, level in levels.items()}
+    levels = {
+        account: np.where(alive, np.interp(time_s, parts.time_s, np.nan_to_num(level)), 0.0)
+        for account, level in parts.levels.items()
+    }
     rest = levels.pop(UNEXPLAINED)
     return {account: rest if account == _REST else levels[account] for account in _ACCOUNTS}
 

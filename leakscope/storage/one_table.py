@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .recording import units
+from .tables import units
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:

@@ -6,11 +6,11 @@ Read one row group after the other, so that memory is bounded by what is kept, h
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from .arrow import arrow_schema
+from .cells import rows_of
+from .rows import Rows, joined
 
 THINNED = ("process_samples", "sentinels")  # those that grow with each second of each process
 MOST_ROWS = 200_000  # of a table that is judged: 60 MB, three hours of 20 processes
@@ -25,7 +25,7 @@ def thinned_rows(
     columns: list[str],
     most_rows: int,
     span_ns: tuple[float, float],
-) -> tuple[pa.Table, int]:
+) -> tuple[Rows, int]:
     """The rows of a table between two moments, about ``most_rows`` at most, and how many there are.
 
     ``groups``: the row groups it is in. **Errors** OSError, ArrowException: it cannot be read.
@@ -34,13 +34,13 @@ def thinned_rows(
     groups = [group for group in groups if shares[group]]
     there = sum(round(shares[group] * file.metadata.row_group(group).num_rows) for group in groups)
     together = max(1, -(-2 * there // most_rows)) if there > most_rows else 1
-    parts, count = [_none(columns)], 0
+    parts, count = [rows_of(file.schema_arrow.empty_table())[columns]], 0
     for group in groups:
-        rows = file.read_row_group(group, columns=[*columns, "table"])
+        rows = rows_of(file.read_row_group(group, columns=[*columns, "table"]))
         kept, own = _kept(rows, table, together, span_ns)
-        parts.append(rows.take(pa.array(kept)).select(columns))
+        parts.append(Rows.of({name: rows[name].take(kept) for name in columns}))  # and the rest is let go
         count += own
-    return pa.concat_tables(parts, promote_options="default").combine_chunks(), count
+    return joined(parts), count
 
 
 def thinned_note(name: str, kept: int, count: int) -> str:
@@ -51,12 +51,10 @@ def thinned_note(name: str, kept: int, count: int) -> str:
     )
 
 
-def _kept(rows: pa.Table, table: str, together: int, span_ns: tuple[float, float]) -> tuple[NDArray[np.intp], int]:
+def _kept(rows: Rows, table: str, together: int, span_ns: tuple[float, float]) -> tuple[NDArray[np.intp], int]:
     """Indexes of the rows to keep, and how many belong to it."""
     pid, ticks, at_ns, size = (rows[name].to_numpy() for name in _KEYS)
-    own = np.flatnonzero(
-        rows["table"].to_numpy() == table if rows["table"].null_count or len(rows["table"].unique()) > 1 else pid == pid
-    )
+    own = np.flatnonzero(rows["table"].values == table)
     own = own[(at_ns[own] >= span_ns[0]) & (at_ns[own] <= span_ns[1])]
     if together <= 2 or not own.size:
         return own, own.size
@@ -82,7 +80,3 @@ def _share(file: pq.ParquetFile, group: int, span_ns: tuple[float, float]) -> fl
         return 0.0
     share = (min(last, span_ns[1]) - max(first, span_ns[0])) / (last - first or 1)
     return max(1e-9, float(share))
-
-
-def _none(columns: list[str]) -> pa.Table:
-    return arrow_schema().empty_table().select(columns)

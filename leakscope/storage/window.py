@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from ..errors import BadInput
 from ..units import COUNTS_NOTE
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .rows import Rows, joined
 
 Window = tuple[float, float]  # seconds since the recording began, both included; may be infinite
 _STANDS = ("loaded", COUNTS_NOTE)
 Span = tuple[Optional[float], Optional[float]]  # as a user says it: None = no end on this side
 
 
-def window_of(tables: Mapping[str, pd.DataFrame], time_s: Span | None, step: Span | None) -> Window:
+def window_of(tables: Mapping[str, Rows], time_s: Span | None, step: Span | None) -> Window:
     """**Errors** BadInput unless exactly one of the two is given, and for what cannot be found."""
     if (time_s is None) == (step is None):
         raise BadInput("say either time_s=(first, last) or step=(first, last)")
@@ -30,22 +28,20 @@ def window_of(tables: Mapping[str, pd.DataFrame], time_s: Span | None, step: Spa
     return window
 
 
-def limited(name: str, frame: pd.DataFrame, window: Window, start_mono_ns: int) -> pd.DataFrame:
+def limited(name: str, rows: Rows, window: Window, start_mono_ns: int) -> Rows:
     """Rows of a table that lie in the window; of processes those that lived in it, of sources those loaded by then, as
     of agents.
     """
     first_s, last_s = window
     if name == "processes":
-        born_s = (frame["born_mono_ns"] - start_mono_ns).astype("Float64") / 1e9
-        died_s = (frame["died_mono_ns"] - start_mono_ns).astype("Float64") / 1e9
-        kept = ~((born_s > last_s).fillna(False) | (died_s < first_s).fillna(False))
-    elif name in ("sources", "library_sources"):
-        kept = frame["time_s"] <= last_s
-    else:
-        kept = frame["time_s"].between(first_s, last_s)
-        if name == "agent_notes":  # what an agent is, and what it counts, holds from then on
-            kept |= frame["note"].isin(_STANDS).fillna(False) & (frame["time_s"] <= last_s)
-    return frame[kept.to_numpy(dtype=bool)].reset_index(drop=True)
+        born_s, died_s = ((rows[when] - start_mono_ns) / 1e9 for when in ("born_mono_ns", "died_mono_ns"))
+        return rows[~((born_s > last_s) | (died_s < first_s))]
+    if name in ("sources", "library_sources"):
+        return rows[rows["time_s"] <= last_s]
+    kept = rows["time_s"].between(first_s, last_s)
+    if name == "agent_notes":  # what an agent is, and what it counts, holds from then on
+        kept |= rows["note"].isin(_STANDS) & (rows["time_s"] <= last_s)
+    return rows[kept]
 
 
 def as_text(window: Window) -> str:
@@ -65,16 +61,13 @@ def _ordered(span: Span) -> Window:
     return pair
 
 
-def _moments_of(tables: Mapping[str, pd.DataFrame], steps: Window) -> Window:
+def _moments_of(tables: Mapping[str, Rows], steps: Window) -> Window:
     """From the first reading at or past a step to the last one that is not past another."""
-    import pandas as pd
-
-    told = [tables[table][["time_s", "step"]].astype("Float64").dropna() for table in ("sentinels", "takes", "marks")]
-    rows = pd.concat(told, ignore_index=True).astype("float64")
+    rows = joined([tables[table][["time_s", "step"]].dropna() for table in ("sentinels", "takes", "marks")])
     if rows.empty:
         raise BadInput("no training step was recorded: limit it by time_s=(first, last)")
-    started = rows.loc[rows["step"] >= steps[0], "time_s"].min()
-    ended = rows.loc[rows["step"] <= steps[1], "time_s"].max()
+    started = rows["time_s"][rows["step"] >= steps[0]].min()
+    ended = rows["time_s"][rows["step"] <= steps[1]].max()
     if not started <= ended:
         raise BadInput(
             f"there is no reading in these steps: they run from {rows['step'].min():,.0f} to {rows['step'].max():,.0f}"

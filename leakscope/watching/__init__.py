@@ -1,7 +1,7 @@
 """Watch a run while it goes on, or see again how one went: a screen in a terminal, or plain lines. Runs beside the job.
 
 It reads what the recorder writes and asks nothing of it. Where processes are only looked at from outside, it reads
-/proc as the recorder does. pyarrow and pandas (100 MB) are loaded only for a recording that has ended, and for heap
+/proc as the recorder does. pyarrow and numpy (80 MB) are loaded only for a recording that has ended, and for heap
 graphs: who watches a job is often short of memory. Textual (20 MB) draws the screen. What only follows the rows, and
 draws nothing (``feeds``, ``scene``), needs the standard library alone.
 """

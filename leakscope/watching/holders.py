@@ -1,7 +1,7 @@
 """The largest holders in the newest snapshot of each process: variables and attributes of the user's, and their growth.
 
-What a snapshot says of the heap is laid over the first one as a report does it. pandas takes a second for that and
-80 MB, so it is done when somebody asks, or elsewhere (``works_out`` False), from where it is ``put`` here.
+What a snapshot says of the heap is laid over the first one as a report does it. numpy takes time for that and
+memory, so it is done when somebody asks, or elsewhere (``works_out`` False), from where it is ``put`` here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import schema
 from .cursor import Row
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class Holders:
         known = self._known[process]
         if take in known.told:
             return known.told[take]()
-        from ..facts.heap.graph import laid_over  # pandas takes a moment, and many jobs need it not
+        from ..facts.heap.graph import laid_over  # numpy takes a moment, and many jobs need it not
         from ..facts.heap.history import History
 
         first = min(one for one in known.takes if one in known.graphs)
@@ -212,10 +211,6 @@ class Holders:
 
 
 def _frame(name: str, rows: list[Row]) -> Any:
-    import pandas as pd
+    from ..storage import rows_of_table
 
-    types: dict[str, Any] = {"int": "Int64", "float": "float64", "bool": "boolean", "str": "object"}
-    columns = [column for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
-    return pd.DataFrame(
-        {one.name: pd.array([row.get(one.name) for row in rows], dtype=types[one.type]) for one in columns}
-    )
+    return rows_of_table(name, rows)

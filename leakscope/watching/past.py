@@ -9,13 +9,12 @@ from functools import partial
 from itertools import repeat
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..facts.code.recorded import sources_of
 from ..facts.heap.comparable import whole_heap
-from ..facts.tables import narrow, only, records
-from ..storage import Recording, thinned
+from ..facts.tables import figures, only, records
+from ..storage import Column, Recording, Rows, thinned
 from .cursor import Row
 from .holders import HOLDERS, holders_of
 
@@ -59,11 +58,11 @@ _time_of = operator.itemgetter("time_mono_ns")
 
 def rows_of(recording: Recording) -> Iterator[tuple[str, Row]]:
     """(table, row) in the order of time, each made when its turn comes."""
-    tables = thinned(recording).tables
+    tables = thinned(recording).rows
     kept = _kept_seconds(tables["process_samples"])
     rows: list[tuple[str, Iterable[Row]]] = []
     for table, names in {**_THINNED, **_WHOLE}.items():
-        frame = narrow(tables[table], *tables[table].columns.intersection([*_KEYS, *names]))
+        frame = tables[table][[name for name in tables[table] if name in (*_KEYS, *names)]]
         if table == "process_samples":
             frame = _with_shares(frame)
         if table in _THINNED and kept is not None:
@@ -76,9 +75,9 @@ def rows_of(recording: Recording) -> Iterator[tuple[str, Row]]:
     return heapq.merge(*(zip(repeat(table), found) for table, found in rows), key=lambda told: _time_of(told[1]))
 
 
-def _in_time(frame: pd.DataFrame) -> Iterator[Row]:
+def _in_time(frame: Rows) -> Iterator[Row]:
     """Rows of those that have a time, some at once."""
-    frame = only(frame, frame["time_mono_ns"].notna()).sort_values("time_mono_ns", kind="stable")
+    frame = only(frame, frame["time_mono_ns"].notna()).sort_values("time_mono_ns")
     for at in range(0, len(frame), _AT_ONCE):
         yield from records(frame.iloc[at : at + _AT_ONCE])
 
@@ -101,24 +100,34 @@ def _holders(recording: Recording, takes: list[Row]) -> Iterator[Row]:
             yield {**row, "holders": told}
 
 
-def _with_shares(samples: pd.DataFrame) -> pd.DataFrame:
+def _with_shares(samples: Rows) -> Rows:
     """Between two readings of PSS it is moved on by what RSS did, so that rows can be left out."""
-    above = (samples["pss_bytes"] - samples["rss_bytes"]).groupby([samples[key] for key in _KEYS[1:]]).ffill()
-    return samples.assign(pss_bytes=(samples["rss_bytes"] + above).clip(lower=0))
+    rss, above = figures(samples, "rss_bytes"), figures(samples, "pss_bytes") - figures(samples, "rss_bytes")
+    places = np.arange(len(samples))
+    keys = [samples[key].to_numpy(na_value=-1) for key in _KEYS[1:]]  # rows of a process follow one another
+    begins = np.logical_or.reduce([np.diff(key, prepend=-2) != 0 for key in keys])
+    read = np.maximum.accumulate(np.where(np.isnan(above), -1, places))
+    is_read = read >= np.maximum.accumulate(np.where(begins, places, 0))
+    pss = np.where(is_read, np.maximum(0.0, rss + above[read]), np.nan)
+    return samples.assign(pss_bytes=Column(np.nan_to_num(pss).astype(np.int64), np.isnan(pss)))
 
 
-def _kept_seconds(samples: pd.DataFrame) -> NDArray[np.int64] | None:
+def _kept_seconds(samples: Rows) -> NDArray[np.int64] | None:
     """Of each stretch of time the second with most memory, so that no peak is lost; None: all of them."""
-    each = samples["rss_bytes"].fillna(0).groupby([_seconds(samples), *(samples[key] for key in _KEYS[1:])]).max()
-    total = each.groupby(level=0).sum()
+    keys = [_seconds(samples), *(samples[key].to_numpy(na_value=0) for key in _KEYS[1:])]
+    looks, of_look = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
+    each = np.zeros(len(looks))
+    np.maximum.at(each, of_look.ravel(), samples["rss_bytes"].to_numpy(na_value=0))
+    seconds, of_second = np.unique(looks[:, 0], return_inverse=True)
+    total = np.bincount(of_second, each)
     most = min(_MOST_SECONDS, max(_WHOLE_END_S, round(_MOST_ROWS * len(total) / max(1, len(samples)))))
     if len(total) <= most:
         return None
-    largest = total.groupby(np.arange(len(total)) // (1 + len(total) // most)).idxmax()
-    seconds: NDArray[np.int64] = total.index.to_numpy(dtype=np.int64)
-    kept: NDArray[np.int64] = seconds[np.isin(seconds, largest) | (seconds > seconds[-1] - _WHOLE_END_S)]
+    together = 1 + len(total) // most
+    largest = [at + int(total[at : at + together].argmax()) for at in range(0, len(total), together)]
+    kept: NDArray[np.int64] = np.union1d(seconds[largest], seconds[seconds > seconds[-1] - _WHOLE_END_S])
     return kept
 
 
-def _seconds(frame: pd.DataFrame) -> pd.Series[int]:
-    return frame["time_mono_ns"] // 10**9
+def _seconds(frame: Rows) -> NDArray[np.int64]:
+    return frame["time_mono_ns"].to_numpy(na_value=0) // 10**9

@@ -9,14 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from leakscope import schema
 from leakscope.agent import config
 from leakscope.agent.journal import read_blocks
 from leakscope.facts.heap.graph import laid_over
 from leakscope.facts.heap.history import History
 from leakscope.recorder.staging import stage_entries, write_code
+from leakscope.storage import rows_of_table
 
 AGENT = Path(__file__).parents[2] / "leakscope" / "agent"
 
@@ -61,12 +60,9 @@ def rows(journal: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-_TYPES: dict[str, Any] = {"int": "Int64", "float": "float64", "str": pd.StringDtype("pyarrow"), "bool": "boolean"}
-
-
 def holders(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Who held what in each snapshot, as the nodes tell."""
-    tables = {name: table_of(name, found.get(name, [])) for name in schema.TABLES}
+    tables = {name: rows_of_table(name, found.get(name, [])) for name in schema.TABLES}
     told = []
     for pid in {row["pid"] for row in found.get("heap_nodes", [])}:
         takes = sorted({row["take"] for row in found["heap_graphs"] if row["pid"] == pid})
@@ -82,10 +78,3 @@ def holders(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
                            "array_deep_bytes": int(place.array_bytes[at])}
                     )  # fmt: skip
     return sorted(told, key=lambda row: row["take"])
-
-
-def table_of(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a table of a recording, with the types that its columns have there."""
-    columns = [column for column in (*schema.KEYS, *schema.TABLES[name].columns) if column.name != "table"]
-    types = {"time_s": "float64", **{column.name: _TYPES[column.type] for column in columns}}
-    return pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=types[name]) for name in types})

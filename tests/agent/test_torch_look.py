@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from leakscope import schema
@@ -14,10 +13,11 @@ from leakscope.facts.heap.comparable import Heap
 from leakscope.facts.heap.graph import laid_over
 from leakscope.facts.heap.history import History
 from leakscope.facts.heap.place import GRAPH_TYPE, Place
+from leakscope.facts.tables import records
 from leakscope.facts.weights.named import named_sets
+from leakscope.storage import rows_of_table
 
 from .forks import Forks
-from .staging import table_of
 
 pytestmark = [pytest.mark.live, pytest.mark.torch, pytest.mark.xdist_group("torch-forks")]
 
@@ -63,7 +63,7 @@ class Taken:
             row |= {"pid": PID, "start_ticks": TICKS, "time_s": float(row.get("take") or 0)}
             rows.setdefault(table, []).append(row)
         self.rows = rows
-        self.tables: Any = _Tables({name: table_of(name, rows.get(name, [])) for name in schema.TABLES})
+        self.tables: Any = _Tables({name: rows_of_table(name, rows.get(name, [])) for name in schema.TABLES})
         self.takes = [row["take"] for row in rows["takes"]]
 
     def places(self) -> dict[str, Place]:
@@ -161,14 +161,14 @@ def main():
 main()
 """,
     )
-    rows = found.tables["tensors"].to_dict("records")
-    sums = {row["tensor_owner"]: row["storage_bytes"] for row in rows if pd.isna(row["node"])}
+    rows = records(found.tables["tensors"])
+    sums = {row["tensor_owner"]: row["storage_bytes"] for row in rows if row["node"] is None}
     assert sums["parameter"] == sums["gradient"] == (512 * 512 + 512) * 4
     assert sums["optimizer-state"] == pytest.approx(2 * sums["parameter"], rel=0.01)
     assert sums["user-held"] == pytest.approx(700_000 * 4, rel=0.01)
     assert sums["activation"] == pytest.approx(4000 * 512 * 4, rel=0.01)
     seen = found.seen.by_number
-    places = {seen[row["node"]].path: row["storage_bytes"] for row in rows if not pd.isna(row["node"])}
+    places = {seen[row["node"]].path: row["storage_bytes"] for row in rows if row["node"] is not None}
     assert sum(places.values()) == 700_000 * 4 and all(path.startswith("main() kept") for path in places)
     (summary,) = found.rows["takes"]
     assert summary["tensor_bytes"] == pytest.approx(sum(sums.values()), rel=0.01)
@@ -187,7 +187,7 @@ def main():
 main()
 """,
     )
-    rows = named_sets(taken.seen, taken.tables["weights"])[0].to_dict("records")
+    rows = records(named_sets(taken.seen, taken.tables["weights"])[0])
     sets = {(row["weight_set"], row["tensor_name"]) for row in rows}
     assert {("main() model", "weight"), ("main() models[0]", "weight"), ("main() models[1]", "bias")} <= sets
     assert "main() saved" in {weight_set for weight_set, _ in sets}

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from leakscope.facts.growth.sharing import Family, Ours, read_by_forks, shares
+from leakscope.storage import Rows
 
 MiB = float(1 << 20)
 SECONDS = np.arange(0.0, 60.0, 2.0)
 
 
-def rows(own: np.ndarray, shared_bytes: float) -> pd.DataFrame:
+def rows(own: np.ndarray, shared_bytes: float) -> Rows:
     """Readings of a process with so much of its own, and pages of which each of two has half."""
     anon = own + shared_bytes
     zeros = np.zeros_like(own)
-    return pd.DataFrame(
+    return Rows.of(
         {
             "time_s": SECONDS, "rss_bytes": anon, "anon_bytes": anon, "shmem_bytes": zeros, "file_bytes": zeros,
             "swap_bytes": zeros, "pss_shmem_bytes": zeros,
@@ -36,7 +36,8 @@ def test_a_reading_a_moment_later_is_no_sharing() -> None:
     own = np.where(np.arange(SECONDS.size) % 3 == 0, 93 * MiB, 100 * MiB)  # of 100 MiB resident
     pair = Family(np.array([-1.0, -1.0]), np.empty(0))
     readings = rows(np.full(SECONDS.size, 100 * MiB), 0.0)
-    readings["pss_bytes"] = readings["pss_anon_bytes"] = own
+    read_bytes = own
+    readings = readings.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
     _, private, _, _ = shares(readings, pair)
     assert np.ptp(private) < 1 * MiB
 
@@ -44,10 +45,11 @@ def test_a_reading_a_moment_later_is_no_sharing() -> None:
 def test_a_share_holds_as_long_as_all_who_have_it() -> None:
     """Read before the third of three forks is born, and again when all are gone: between, nothing was its own."""
     at_s = np.arange(0.0, 12.0)
-    readings = pd.DataFrame({name: np.full(at_s.size, 400 * MiB) for name in ("rss_bytes", "anon_bytes")})
+    readings = Rows.of({name: np.full(at_s.size, 400 * MiB) for name in ("rss_bytes", "anon_bytes")})
     readings = readings.assign(time_s=at_s, shmem_bytes=0.0, file_bytes=0.0, swap_bytes=0.0, pss_shmem_bytes=np.nan)
     read = {0: 400 * MiB, 4: 133 * MiB, 10: 400 * MiB}
-    readings["pss_bytes"] = readings["pss_anon_bytes"] = [read.get(n, np.nan) for n in range(at_s.size)]
+    read_bytes = [read.get(n, np.nan) for n in range(at_s.size)]
+    readings = readings.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
     family = Family(np.array([-1.0, 3.5, 3.5, 4.5]), np.array([8.5, 8.7, 9.1]))
     _, private, _, _ = shares(readings, family)
     assert np.allclose(private[4:9] / MiB, 133, atol=1)
@@ -58,8 +60,10 @@ def test_a_moments_forks_beside_workers_take_no_growth_away() -> None:
     """A training with two workers grows, and forks two more for each evaluation: two readings meet them."""
     own = np.linspace(200 * MiB, 400 * MiB, SECONDS.size)
     readings = rows(own, 160 * MiB)
+    read_bytes = readings["pss_bytes"].values.copy()
     for met in (12, SECONDS.size - 1):
-        readings.loc[met, ["pss_bytes", "pss_anon_bytes"]] = (own[met] + 160 * MiB) / 3
+        read_bytes[met] = (own[met] + 160 * MiB) / 3
+    readings = readings.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
     trio = Family(np.array([-1.0, -1.0, -1.0]), np.empty(0))
     _, private, _, _ = shares(readings, trio)
     assert np.allclose(private, own + 80 * MiB, rtol=0.1)
@@ -82,8 +86,9 @@ def test_a_peak_that_a_snapshot_met_stays_without_what_the_snapshot_took() -> No
 def test_a_fork_born_late_does_not_count_the_pages_of_its_parent_twice() -> None:
     """The parent was read for the last time while it was alone; its fork has half of each page since its birth."""
     alone = rows(np.full(SECONDS.size, 2000 * MiB), 0.0)
-    alone.loc[alone.index[1:], ["pss_bytes", "pss_anon_bytes"]] = np.nan
-    fork = alone.iloc[-5:].assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
+    read_bytes = np.where(SECONDS > 0, np.nan, alone["pss_bytes"].values)
+    alone = alone.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
+    fork = alone.tail(5).assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
     samples = {(1, 0): alone, (2, 0): fork}
     pair = Family(np.array([-1.0, SECONDS[-5] - 0.5]), np.empty(0))
     read = read_by_forks(samples, {(2, 0): (1, 0)})
@@ -97,7 +102,7 @@ def test_another_job_that_maps_the_same_libraries_takes_none_of_our_memory() -> 
     readings = rows(np.full(SECONDS.size, 200.0 * MiB), 0.0)
     files = np.where(SECONDS < 30, 30.0, 100.0) * MiB
     readings = readings.assign(shmem_bytes=300.0 * MiB, file_bytes=100.0 * MiB, pss_shmem_bytes=150.0 * MiB)
-    readings["pss_bytes"] = readings["pss_anon_bytes"] + 150 * MiB + files
+    readings = readings.assign(pss_bytes=readings["pss_anon_bytes"] + 150 * MiB + files)
     two = Family(np.array([-1.0, -1.0]), np.empty(0))
     _, _, shared, file = shares(readings, two)
     assert np.ptp(shared) == 0 and shared[0] == 150 * MiB

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from leakscope.cli import main
 from leakscope.facts.growth.lives import Lives, lives_of
 from leakscope.replaying import Outcome, WhatIf, as_json, as_text, error_of
 from leakscope.replaying.steps import MEASURE, is_long, plan
+from leakscope.storage import Rows
 
 from ..agent.staging import rows, run, stage
 from ..golden import RECORDINGS
@@ -25,9 +25,8 @@ ARENAS = RECORDINGS / "arenas_of_request_threads-leaky.parquet"
 def of_rows(*lives: tuple[int, int | None, int, int | None, int, int]) -> Lives:
     """Of (life, end, thread, end thread, bytes, weight)."""
     names = ["life", "end_order", "thread_number", "end_thread_number", "size_bytes", "weight_bytes"]
-    frame = pd.DataFrame(lives, columns=names).astype("Int64")
-    frame["time_s"] = frame["life"].astype(float)
-    return lives_of(frame, np.random.default_rng(0))
+    table = Rows.of({name: [one[at] for one in lives] for at, name in enumerate(names)})
+    return lives_of(table.assign(time_s=[float(life) for life, *_ in lives]), np.random.default_rng(0))
 
 
 def test_each_piece_is_freed_after_it_was_asked_for_by_whoever_freed_it() -> None:

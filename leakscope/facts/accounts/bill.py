@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ...findings import DATA, LEVEL, PEAK, Bill, BillRow, Peak
 from ...schema import ROLES
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ...units import FULL, MOST, SOME, SOON_S
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
@@ -381,7 +380,7 @@ def _written(process: ProcessGrowth, at_s: float) -> float:
     return float(figures(only(files, files["map_private_dirty_bytes"].notna()), "map_private_dirty_bytes").sum())
 
 
-def _maps_then(process: ProcessGrowth, at_s: float) -> pd.DataFrame:
+def _maps_then(process: ProcessGrowth, at_s: float) -> Rows:
     """What its address space was, as it was read nearest to a moment."""
     maps = process.rows("memory_maps")
     if not len(maps):

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from ...findings import Skipped
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ...units import format_bytes
 from ..series.arithmetic import Floats
-from ..tables import int_of, only, process_name, text_of
+from ..tables import int_of, only, process_name, records, text_of
 
 NO_GPU = "no GPU in this recording"
 _OOM_S = 1.0  # the figures of a device are written right after the note that it ran out
@@ -70,7 +69,7 @@ class DeviceUse:
     name: str
     role: str | None
     device: str
-    rows: pd.DataFrame
+    rows: Rows
     ooms: tuple[Oom, ...]
 
     @property
@@ -83,7 +82,7 @@ class DeviceUse:
 
     def figures(self, column: str) -> Floats:
         """A column as numbers, NaN where it is null."""
-        return self.rows[column].to_numpy(dtype=np.float64, na_value=np.nan)
+        return self.rows[column].to_numpy(dtype=np.float64)
 
     def last(self, column: str) -> int:
         """The newest figure that is known, 0 without any."""
@@ -93,18 +92,18 @@ class DeviceUse:
 
 def device_uses(recording: Recording) -> list[DeviceUse]:
     """Every process that allocated on a GPU, by device."""
-    rows = recording.tables["allocator"]
+    rows = recording.rows["allocator"]
     if not len(rows):
         return []
     rows = only(rows, rows["pid"].notna() & rows["device"].notna())
     uses = []
     for (pid, start_ticks, device), own in rows.groupby(["pid", "start_ticks", "device"], dropna=False):
-        own = own.sort_values("time_s", kind="stable").reset_index(drop=True)
-        notes = recording.tables["agent_notes"]
+        own = own.sort_values("time_s")
+        notes = recording.rows["agent_notes"]
         notes = only(notes, (notes["pid"] == pid) & (notes["start_ticks"] == start_ticks))
         failures = [(oom, _nearest(own, oom.time_s)) for oom in _ooms_of(notes) if oom.device == device]
         at_failures = [at for _, at in failures if at is not None]
-        known = recording.tables["processes"]
+        known = recording.rows["processes"]
         known = only(known, (known["pid"] == pid) & (known["start_ticks"] == start_ticks))
         process = known.iloc[-1] if len(known) else None
         uses.append(
@@ -113,7 +112,7 @@ def device_uses(recording: Recording) -> list[DeviceUse]:
                 name=process_name(process),
                 role=text_of(process, "role"),
                 device=str(device),
-                rows=own.drop(index=at_failures),
+                rows=own[~np.isin(np.arange(len(own)), at_failures)],
                 ooms=tuple(_with_figures(oom, own, at) for oom, at in failures),
             )
         )
@@ -123,18 +122,18 @@ def device_uses(recording: Recording) -> list[DeviceUse]:
 def all_ooms(recording: Recording, uses: Iterable[DeviceUse]) -> list[Oom]:
     """Each time torch told that a device had no room, in any process; with the figures of the allocator then."""
     known = {(oom.pid, oom.time_s): oom for use in uses for oom in use.ooms}
-    return [known.get((oom.pid, oom.time_s), oom) for oom in _ooms_of(recording.tables["agent_notes"])]
+    return [known.get((oom.pid, oom.time_s), oom) for oom in _ooms_of(recording.rows["agent_notes"])]
 
 
 def nothing_to_look_at(recording: Recording, kind: str) -> Skipped:
     """Why an analyzer of the allocator's figures has none."""
-    if len(recording.tables["gpu_samples"]):
+    if len(recording.rows["gpu_samples"]):
         return Skipped(kind, "the GPU was seen from outside only: there are no figures of torch's allocator")
     return Skipped(kind, NO_GPU, applies=False)
 
 
-def _ooms_of(notes: pd.DataFrame) -> Iterator[Oom]:
-    for _, note in only(notes, notes["note"] == "cuda-oom").iterrows():
+def _ooms_of(notes: Rows) -> Iterator[Oom]:
+    for note in records(only(notes, notes["note"] == "cuda-oom")):
         told = _OOM_TEXT.match(text_of(note, "text") or "")
         if told is None:
             continue
@@ -152,14 +151,14 @@ def _ooms_of(notes: pd.DataFrame) -> Iterator[Oom]:
         )
 
 
-def _nearest(rows: pd.DataFrame, at_s: float) -> int | None:
+def _nearest(rows: Rows, at_s: float) -> int | None:
     """Position of the row written with a note; None if the agent could not read the allocator then."""
     distance_s = np.abs(rows["time_s"].to_numpy(dtype=np.float64) - at_s)
     nearest = int(np.argmin(distance_s))
     return nearest if distance_s[nearest] <= _OOM_S else None
 
 
-def _with_figures(oom: Oom, rows: pd.DataFrame, at: int | None) -> Oom:
+def _with_figures(oom: Oom, rows: Rows, at: int | None) -> Oom:
     row = None if at is None else rows.iloc[at]
     reserved_bytes = int_of(row, "reserved_bytes")
     # What waits for another stream is not in use by a tensor, and cannot be handed out either.

@@ -118,7 +118,7 @@ def _of_agent(process: ProcessGrowth, take: int) -> float:
     nodes = process.rows("heap_nodes")
     nodes = only(nodes, nodes["take"] == take)
     above = dict(cells(nodes, "node", "dominator_node"))
-    ours = nodes["type_name"].str.startswith(f"{AGENT}.").fillna(False).astype(bool)
+    ours = nodes["type_name"].map(lambda name: (name or "").startswith(f"{AGENT}."))
     held = dict(cells(only(nodes, ours), "node", "retained_bytes"))
 
     def is_inside(node: int | None) -> bool:
@@ -231,12 +231,12 @@ def _models(recording: Recording, process: ProcessGrowth, take: int) -> list[Bil
     if not len(rows):
         return []
     named, places = named_sets(whole_heap(recording, process.pid), rows)
-    sizes = named.groupby("weight_set")["storage_bytes"].sum()
-    order = named.assign(whole=named["weight_set"].map(sizes)).sort_values("whole", ascending=False, kind="stable")
-    own = order.drop_duplicates("storage_key").groupby("weight_set", sort=False)["storage_bytes"].sum()
+    sizes = named.sums("weight_set", "storage_bytes")
+    order = named.assign(whole=named["weight_set"].map(sizes)).sort_values("whole", ascending=False)
+    own = order.drop_duplicates("storage_key").groupby("weight_set", sort=False)
     return [
-        BillRow(MODEL, name, int(size), process.label, True, type=places[name].type_name)
-        for name, size in own.items()
+        BillRow(MODEL, name, int(rows["storage_bytes"].sum()), process.label, True, type=places[name].type_name)
+        for name, rows in own
         if name in places
     ]
 

@@ -6,14 +6,13 @@ Each row is the difference of one series (``growth.split``) between the ends of 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from ...findings import LedgerRow
 from ...rising import WARM_UP
 from ...units import FEWEST, MOST
 from ..growth.arenas import in_use_of
 from ..growth.processes import ProcessGrowth
-from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, accounts
+from ..growth.split import ESTIMATES, FREE, INHERITED, MAPPED, SHARED, UNEXPLAINED, Parts, accounts
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
 
@@ -52,15 +51,15 @@ def _of_files(process: str, levels: tuple[float, float]) -> LedgerRow:
     return LedgerRow(MAPPED, process, start, end, end - start, in_total=False)
 
 
-def _of_process(growth: TreeGrowth, process: ProcessGrowth, parts: pd.DataFrame) -> list[LedgerRow]:
+def _of_process(growth: TreeGrowth, process: ProcessGrowth, parts: Parts) -> list[LedgerRow]:
     """The difference of the split at the two ends of the window; not born or gone, it has nothing."""
     window = growth.start_s, growth.end_s
     there = tuple(process.held_in(growth.time_s, at_s) for at_s in window)  # which the rows have to reach
     ends_s = window[0], min(window[1], _let_go_s(process, window))
     moments = [_moments(process, at_s, window) for at_s in ends_s]
     levels = {
-        account: tuple(float(np.median(np.interp(at_s, parts.index, parts[account]))) for at_s in moments)
-        for account in parts
+        account: tuple(float(np.median(np.interp(at_s, parts.time_s, level))) for at_s in moments)
+        for account, level in parts.levels.items()
     }
     measured = [account for account in (*ESTIMATES, FREE, SHARED, INHERITED) if not np.isnan(levels[account]).any()]
     said = [sum(levels[account][i] for account in measured) for i in (0, 1)]

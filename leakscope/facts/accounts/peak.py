@@ -118,7 +118,7 @@ def at_most(growth: TreeGrowth, highest: Peak | None) -> Floats:
 
 def _of_cgroup(recording: Recording) -> int | None:
     """Of the nearest cgroup with a limit, if the peak was reached during the recording."""
-    rows = recording.tables["cgroup_samples"]
+    rows = recording.rows["cgroup_samples"]
     rows = only(rows, rows["limit_bytes"].notna() & rows["cgroup_peak_bytes"].notna())
     if not len(rows):
         return None

@@ -8,10 +8,9 @@ the whole.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from ...findings import BudgetRow
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.handles import in_step_by_sample
@@ -59,7 +58,7 @@ MOST_PROCESSES = 4  # that are divided, the largest
 
 def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
     """Rows by process, the largest tensors first, then device, moment and account; empty without a snapshot."""
-    table = recording.tables["tensors"]
+    table = recording.rows["tensors"]
     if not len(table):
         return []
     table = only(table, table["node"].isna() & table["pid"].notna())
@@ -69,12 +68,12 @@ def tensor_budget(recording: Recording, growth: TreeGrowth) -> list[BudgetRow]:
     return [row for rows in budgets[:MOST_PROCESSES] for row in rows]
 
 
-def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.DataFrame) -> list[BudgetRow]:
+def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: Rows) -> list[BudgetRow]:
     process = growth.process(pid)
     if process is None:
         return []
     takes = process.rows("takes")
-    at_work = takes.loc[takes["reason"] != AT_EXIT, "take"]  # as an exception ends it the frames still stand
+    at_work = takes["take"][takes["reason"] != AT_EXIT]  # as an exception ends it the frames still stand
     snapshots = only(rows, (rows["moment"] == "take") & rows["take"].isin(at_work))
     found = []
     if len(snapshots):
@@ -85,7 +84,7 @@ def _of_process(recording: Recording, growth: TreeGrowth, pid: int, rows: pd.Dat
     return found
 
 
-def _rows(recording: Recording, process: ProcessGrowth, rows: pd.DataFrame, moment: str) -> list[BudgetRow]:
+def _rows(recording: Recording, process: ProcessGrowth, rows: Rows, moment: str) -> list[BudgetRow]:
     found = []
     for device, own in rows.groupby("device"):
         accounts: dict[str, int] = {}
@@ -109,7 +108,7 @@ def _whole(recording: Recording, process: ProcessGrowth, device: str, at_s: floa
     """What the process held, or what torch's allocator reserved on the device, around that moment."""
     if device == "cpu":
         return int(level_at(process.time_s, process.held_bytes, at_s)) or None
-    rows = recording.tables["allocator"]
+    rows = recording.rows["allocator"]
     rows = only(rows, (rows["pid"] == process.pid) & rows["reserved_bytes"].notna() & (rows["device"] == device))
     if not len(rows):
         return None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
-from ...storage import Recording
+from ...storage import Recording, Rows
 from .index import Source
 
 
 def sources_of(recording: Recording, table: str = "sources") -> list[Source]:
     """Each file once. ``table``: library_sources has modules of libraries, of which an object has grown."""
-    return sources_in(recording.tables[table])
+    return sources_in(recording.rows[table])
 
 
-def sources_in(rows: pd.DataFrame) -> list[Source]:
+def sources_in(rows: Rows) -> list[Source]:
     """Of the rows of such a table."""
     seen: dict[str, Source] = {}
     for module, file, text in zip(rows["module"], rows["file"], rows["source_text"]):

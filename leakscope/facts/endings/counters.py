@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ...units import ENDS_S
 from ..growth.limits import MACHINE, Limit, limits
 from ..tables import only, series
@@ -59,11 +58,11 @@ class Counter:
 
 
 def of_host(recording: Recording) -> Counter:
-    return _counter(recording, MACHINE, recording.tables["host_samples"])
+    return _counter(recording, MACHINE, recording.rows["host_samples"])
 
 
 def of_cgroup(recording: Recording, cgroup: str) -> Counter:
-    rows = recording.tables["cgroup_samples"]
+    rows = recording.rows["cgroup_samples"]
     return _counter(recording, f"cgroup {cgroup}", only(rows, rows["cgroup"] == cgroup), "oom_count")
 
 
@@ -71,7 +70,7 @@ def above(recording: Recording, cgroup: str | None) -> list[Counter]:
     """The cgroup and those above it that were looked at, the innermost first."""
     if cgroup is None:
         return []
-    known = recording.tables["cgroup_samples"]["cgroup"].dropna().unique()
+    known = recording.rows["cgroup_samples"]["cgroup"].dropna().unique()
     chain = [str(c) for c in known if c == cgroup or c == "/" or cgroup.startswith(f"{c}/")]
     return [of_cgroup(recording, c) for c in sorted(chain, key=len, reverse=True)]
 
@@ -82,7 +81,7 @@ def nearest(recording: Recording, cgroup: str | None) -> Counter | None:
     return max(known, key=lambda one: one.used_fraction or 0.0, default=None)
 
 
-def _counter(recording: Recording, name: str, rows: pd.DataFrame, hits: str | None = None) -> Counter:
+def _counter(recording: Recording, name: str, rows: Rows, hits: str | None = None) -> Counter:
     """``hits``: a column of the rows."""
     kills, hit = (series(rows, column)[1] if column else np.empty(0) for column in ("oom_kill_count", hits))
     return Counter(

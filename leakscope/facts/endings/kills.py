@@ -120,7 +120,7 @@ def _without_our_own(recording: Recording, events: Sequence[OomEvent], clock: Cl
     By the pid, or by what each of them asks the kernel for: to be the first to go.
     """
     left = list(events)
-    for at_s, pid, event in cells(recording.tables["events"], "time_s", "pid", "event"):
+    for at_s, pid, event in cells(recording.rows["events"], "time_s", "pid", "event"):
         if event != "helper-killed":
             continue
         found = [e for e in left if e.pid == pid or e.oom_score_adj == _FIRST_TO_GO]
@@ -185,12 +185,12 @@ def _read_log(recording: Recording) -> _Log:
     """The kernel's lines in this recording, read; without those of an earlier boot or of before the start."""
     start_s = int(recording.meta["start_mono_ns"]) / 1e9
     by_uptime = Clock(start_s, _SLACK_S + _DRIFT * start_s)
-    rows = recording.tables["kernel_log"]
+    rows = recording.rows["kernel_log"]
     if not len(rows):
         return _Log(by_uptime)
     from ...oom import read
 
-    remarks = tuple(str(text) for text in rows.loc[rows["kernel_time_s"].isna(), "text"].dropna())
+    remarks = tuple(str(text) for text in rows["text"][rows["kernel_time_s"].isna()].dropna())
     lines = only(rows, rows["kernel_time_s"].notna())
     boot = str(recording.meta.get("boot_id") or "").replace("-", "")
     other_boot = lines["log_boot_id"].notna() & (lines["log_boot_id"] != boot)
@@ -200,7 +200,7 @@ def _read_log(recording: Recording) -> _Log:
     lines_of_dmesg = (f"[{at_s:12.6f}] {text}" for at_s, text in zip(own["kernel_time_s"], own["text"].fillna("")))
     text = "\n".join(lines_of_dmesg)
     killed = tuple(event for event in read(text).events if not event.pid_is_intended_only)
-    behind_s = (own["kernel_time_s"] - own["time_s"])[~is_late].astype("float64")
+    behind_s = (own["kernel_time_s"] - own["time_s"])[~is_late]
     clock = Clock(float(behind_s.max()), _SLACK_S + _LOOK_S) if len(behind_s) else by_uptime
     return _Log(clock, killed, remarks)
 

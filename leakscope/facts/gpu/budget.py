@@ -106,7 +106,7 @@ class DeviceBudget:
         words = self.device.events[column]
         if not len(words) or not words.notna().any():
             return {}
-        of_event = words.astype(object).where(words.notna(), None).tolist()
+        of_event = words.tolist()
         sums: dict[str, int] = {}
         for one in self.device.allocations:
             word = of_event[one.born] if one.born is not None and one.is_alive(at) else None

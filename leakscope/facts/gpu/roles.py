@@ -131,10 +131,10 @@ def _marked_steps(device: DeviceSnapshot) -> tuple[Sequence[int], Sequence[int]]
     """Positions at which steps of optimizers begin and end, by annotations."""
     if not len(device.marks) or not device.has_times:
         return (), ()
-    own = device.marks[device.marks["gpu_label"].fillna("").str.startswith("Optimizer.step")]
+    own = device.marks[device.marks["gpu_label"].map(lambda label: (label or "").startswith("Optimizer.step"))]
     found = []
     for action in ("mark-start", "mark-end"):
-        times = own.loc[own["gpu_action"] == action, "time_s"].to_numpy(dtype=np.float64)
+        times = own["time_s"][own["gpu_action"] == action].to_numpy(dtype=np.float64)
         found.append([int(at) for at in np.searchsorted(device.times_s, times)])
     starts, ends = found
     return (starts, ends) if len(starts) == len(ends) else ((), ())

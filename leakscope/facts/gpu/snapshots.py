@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from ...storage import Recording
+from ...storage import Recording, Row, Rows, is_null
 from ..calls import Call, calls_of
-from ..tables import cells, int_of, only, process_name, text_of
+from ..tables import cells, int_of, only, process_name, records, text_of
 
 Ints = NDArray[np.int64]
 ALLOCATED, AWAITING, FREE = "allocated", "awaiting-free", "free"
@@ -123,8 +121,8 @@ class DeviceSnapshot:
     segments: Sequence[Segment]
     blocks: Sequence[Block]
     stacks: Mapping[int, Stack]
-    events: pd.DataFrame
-    marks: pd.DataFrame
+    events: Rows
+    marks: Rows
     is_alone: bool
 
     @property
@@ -320,14 +318,14 @@ def _without(pieces: Sequence[tuple[int, int]], gone: tuple[int, int]) -> list[t
 
 def device_snapshots(recording: Recording) -> list[DeviceSnapshot]:
     """Every device of every snapshot on which something was held or happened, in the order of the recording."""
-    rows = recording.tables["gpu_snapshots"]
+    rows = recording.rows["gpu_snapshots"]
     if not len(rows):
         return []
-    tables = {name: recording.tables[name] for name in ("gpu_segments", "gpu_blocks", "gpu_events", "gpu_stacks")}
-    processes = recording.tables["processes"]
-    by_number = {name: dict(tuple(frame.groupby("snapshot"))) for name, frame in tables.items()}
+    tables = {name: recording.rows[name] for name in ("gpu_segments", "gpu_blocks", "gpu_events", "gpu_stacks")}
+    processes = recording.rows["processes"]
+    by_number = {name: dict(frame.groupby("snapshot")) for name, frame in tables.items()}
     found, is_alone = [], rows["pid"].nunique() == 1
-    for _, row in rows.sort_values("snapshot", kind="stable").iterrows():
+    for row in records(rows.sort_values("snapshot")):
         number = int_of(row, "snapshot") or 0
         own = {name: groups.get(number, tables[name].iloc[:0]) for name, groups in by_number.items()}
         process = only(processes, processes["pid"] == row["pid"])
@@ -335,17 +333,13 @@ def device_snapshots(recording: Recording) -> list[DeviceSnapshot]:
     return [one for one in found if one.segments or len(one.events)]
 
 
-def _device(
-    row: pd.Series[Any], own: Mapping[str, pd.DataFrame], process: pd.Series[Any] | None, is_alone: bool
-) -> DeviceSnapshot:
+def _device(row: Row, own: Mapping[str, Rows], process: Row | None, is_alone: bool) -> DeviceSnapshot:
     device = text_of(row, "device") or ""
     segments, blocks, events = (
         own[name][own[name]["device"] == device] for name in ("gpu_segments", "gpu_blocks", "gpu_events")
     )
-    marks = only(events, events["event_index"].isna()).sort_values("time_s", kind="stable")
-    history = (
-        only(events, events["event_index"].notna()).sort_values("event_index", kind="stable").reset_index(drop=True)
-    )
+    marks = only(events, events["event_index"].isna()).sort_values("time_s")
+    history = only(events, events["event_index"].notna()).sort_values("event_index")
     expandable = row["expandable_setting"]
     return DeviceSnapshot(
         pid=int_of(row, "pid") or 0,
@@ -354,9 +348,9 @@ def _device(
         number=int_of(row, "snapshot") or 0,
         device=device,
         format=text_of(row, "snapshot_format") or "",
-        is_expandable=None if pd.isna(expandable) else bool(expandable),
+        is_expandable=None if is_null(expandable) else bool(expandable),
         event_count=int_of(row, "event_count") or 0,
-        has_stacks=not pd.isna(row["has_stacks"]) and bool(row["has_stacks"]),
+        has_stacks=not is_null(row["has_stacks"]) and bool(row["has_stacks"]),
         segments=list(_segments(segments)),
         blocks=list(_blocks(blocks)),
         stacks={_whole(number): _stack(*rest) for number, *rest in cells(own["gpu_stacks"], *_STACK_COLUMNS)},
@@ -369,12 +363,12 @@ def _device(
 _STACK_COLUMNS = ("stack_number", "stack", "owner_file", "owner_line", "function")
 
 
-def _segments(rows: pd.DataFrame) -> Iterator[Segment]:
+def _segments(rows: Rows) -> Iterator[Segment]:
     for address, size, pool, expandable in cells(rows, "segment_address", "segment_bytes", "pool", "is_expandable"):
         yield Segment(_whole(address), _whole(size), str(pool), bool(expandable))
 
 
-def _blocks(rows: pd.DataFrame) -> Iterator[Block]:
+def _blocks(rows: Rows) -> Iterator[Block]:
     names = ("block_address", "block_bytes", "requested_bytes", "block_state", "stack_number", "segment_address")
     for address, size, requested, state, stack, segment in cells(rows, *names):
         number = -1 if stack is None else _whole(stack)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...storage import Column
 from ...units import FEWEST
 from ..calls import Call
 from .roles import OPTIMIZER, role_of
@@ -49,9 +50,9 @@ def steps(device: DeviceSnapshot) -> Steps | None:
 def _by_marks(device: DeviceSnapshot) -> Steps | None:
     if not len(device.marks) or not device.has_times:
         return None
-    labels = device.marks["gpu_label"].fillna("")
+    labels, is_end = device.marks["gpu_label"], device.marks["gpu_action"] == "mark-end"
     for begins, by in (("Optimizer.step", "annotations of optimizer steps"), ("ProfilerStep", "the profiler's steps")):
-        own = device.marks[labels.str.startswith(begins) & (device.marks["gpu_action"] == "mark-end")]
+        own = device.marks[Column.of((label or "").startswith(begins) for label in labels) & is_end]
         if len(own) >= _LEAST:
             times = own["time_s"].to_numpy(dtype=np.float64)
             return Steps(sorted({int(at) for at in np.searchsorted(device.times_s, times)}), by)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
+from ...storage import Rows, joined
 from ..series.arithmetic import Floats
 from ..tables import narrow, only, without_last
 
@@ -13,7 +13,7 @@ _JUST_BEFORE_S = 0.05  # the agent's last reading is made as the interpreter end
 _WHEN = ("time_s", "time_unix_ns", "time_mono_ns", "time_boot_ns", "pid", "start_ticks")
 
 
-def with_snapshots(sentinels: pd.DataFrame, graphs: pd.DataFrame, takes: pd.DataFrame) -> pd.DataFrame:
+def with_snapshots(sentinels: Rows, graphs: Rows, takes: Rows) -> Rows:
     """The sentinels of a process with a row for each snapshot that read its arenas, by time.
 
     What was read as it ended, when the locals of main() were gone, is left out where there are two other readings.
@@ -28,10 +28,10 @@ def with_snapshots(sentinels: pd.DataFrame, graphs: pd.DataFrame, takes: pd.Data
     known = sentinels["pymalloc_bytes"].notna().to_numpy()
     if is_late.any() and int((known & ~is_late).sum()) + len(read) >= 2:
         sentinels = sentinels.assign(**{name: sentinels[name].mask(is_late) for name in _OF_GRAPHS})
-    return pd.concat([sentinels, read]).sort_values("time_s", kind="stable", ignore_index=True)
+    return joined([sentinels, read]).sort_values("time_s")
 
 
-def in_use_of(rows: pd.DataFrame, window_s: tuple[float, float] = (-np.inf, np.inf)) -> tuple[Floats, Floats, Floats]:
+def in_use_of(rows: Rows, window_s: tuple[float, float] = (-np.inf, np.inf)) -> tuple[Floats, Floats, Floats]:
     """Times, and bytes that malloc and Python's allocator had handed out and that they kept free, by ``sentinels``.
 
     Of Python's small objects blocks are counted at each look; how large they are, and what there is for them in all, is

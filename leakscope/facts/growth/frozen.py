@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from ...storage import joined
 from ...units import FEWEST
 from ..heap.accumulation import keeps_growing
 from ..tables import narrow, only
@@ -32,7 +32,7 @@ class Frozen(NamedTuple):
 def frozen_in(process: ProcessGrowth, growth: TreeGrowth) -> Frozen | None:
     """None unless ever more objects are frozen: a start-up freezes once, or twice."""
     tables = [narrow(process.rows(name), "time_s", "gc_frozen_count") for name in ("sentinels", "takes")]
-    rows = pd.concat([table.dropna().astype("float64") for table in tables])
+    rows = joined([table.dropna() for table in tables])
     rows = only(rows, (rows["time_s"] >= growth.start_s - 1) & (rows["time_s"] <= growth.end_s + 1))
     time_s, counts = rows.sort_values("time_s").to_numpy(dtype=np.float64).T
     if (np.diff(counts) > 0).sum() < FEWEST or not keeps_growing(time_s, counts):

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from ...signals import Signal
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ...units import MOST, MUCH, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..tables import cells
@@ -43,7 +42,7 @@ def job_of(recording: Recording, processes: Sequence[ProcessGrowth]) -> Job:
     worker = max(processes, key=lambda p: float(p.held_bytes[-1]))
     time_s, held = _sum(processes)
     is_over = not (recording.goes_on and worker.is_in(time_s, float(time_s[-1])))
-    killed_s = _killed_s(recording.tables["processes"], processes, time_s, held)
+    killed_s = _killed_s(recording.rows["processes"], processes, time_s, held)
     ended_s = min(worker.exit_s, killed_s, _taken_down_s(processes, time_s, held) if is_over else float("inf"))
     at_work = time_s <= ended_s
     if at_work.sum() >= 2:
@@ -60,7 +59,7 @@ def _sum(processes: Sequence[ProcessGrowth]) -> tuple[Floats, Floats]:
     return time_s, held
 
 
-def _killed_s(table: pd.DataFrame, processes: Sequence[ProcessGrowth], time_s: Floats, held: Floats) -> float:
+def _killed_s(table: Rows, processes: Sequence[ProcessGrowth], time_s: Floats, held: Floats) -> float:
     """When SIGKILL took the process with most of the memory for good: what comes after says nothing about a leak.
 
     Infinite where that did not happen, or where memory came back: workers that are killed and started again.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from ...storage import Rows
 from ...units import LEAST_MAPPED, MOST, SOME
 from ..series.arithmetic import Floats
 from ..tables import figures, only, text_of
@@ -103,18 +103,24 @@ def kept_by_malloc(process: ProcessGrowth) -> Kept | None:
     )
 
 
-def free_and_room(process: ProcessGrowth, sentinels: pd.DataFrame) -> tuple[Floats, Floats, Floats, Floats]:
+def free_and_room(process: ProcessGrowth, sentinels: Rows) -> tuple[Floats, Floats, Floats, Floats]:
     """When malloc was read, what it said is free and in use, and what is resident of the process beside that."""
     rows = only(sentinels, sentinels["malloc_free_bytes"].notna() & sentinels["malloc_in_use_bytes"].notna())
     at_s, free, in_use = (figures(rows, name) for name in ("time_s", "malloc_free_bytes", "malloc_in_use_bytes"))
-    small = rows["pymalloc_bytes"].astype("Float64").ffill().fillna(0.0).to_numpy(dtype=np.float64)
+    small = _carried(figures(rows, "pymalloc_bytes"))
     room = np.interp(at_s, process.time_s, process.private_bytes) - in_use - small if at_s.size else at_s
     return at_s, free, in_use, room
 
 
-def _large_share(lives: pd.DataFrame) -> float | None:
+def _carried(values: Floats) -> Floats:
+    """With the last that was read where one was not; 0 before the first."""
+    last = np.maximum.accumulate(np.where(np.isnan(values), 0, np.arange(1, values.size + 1)))
+    return np.append(0.0, values)[last]
+
+
+def _large_share(lives: Rows) -> float | None:
     """Of what was in use for a time and is not: memory that malloc may keep."""
-    freed = lives.loc[lives["end_order"].notna(), "life"]
+    freed = lives["life"][lives["end_order"].notna()]
     begun = only(lives, lives["size_bytes"].notna() & lives["life"].isin(freed))
     if not len(begun):
         return None
@@ -122,15 +128,15 @@ def _large_share(lives: pd.DataFrame) -> float | None:
     return float(weight[size >= LEAST_MAPPED].sum() / weight.sum())
 
 
-def _arenas(rows: pd.DataFrame, start_s: float, end_s: float) -> Arenas | None:
+def _arenas(rows: Rows, start_s: float, end_s: float) -> Arenas | None:
     """Of the readings between two moments the middle one by what is free: the last may be of a program that ends."""
     rows = only(rows, rows["time_s"] <= end_s)
     if not len(rows):
         return None
     late = only(rows, rows["time_s"] >= start_s)
     if len(late):
-        by_reading = late.groupby("time_mono_ns")["free_bytes"].sum()
-        reading = by_reading.sort_values(kind="stable").index[len(by_reading) // 2]
+        by_reading = late.sums("time_mono_ns", "free_bytes")
+        reading = sorted(by_reading, key=by_reading.__getitem__)[len(by_reading) // 2]
     else:
         reading = rows["time_mono_ns"].max()
     rows = only(rows, rows["time_mono_ns"] == reading)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ...units import format_bytes
 from .. import imported
 from ..remembered import remembered
@@ -92,18 +91,18 @@ def is_short(known: Sequence[Limit]) -> bool:
 
 
 def _host(recording: Recording) -> Iterator[Limit]:
-    rows = recording.tables["host_samples"]
-    rows = only(rows, rows["mem_total_bytes"].gt(0).fillna(False) & rows["mem_available_bytes"].notna())
+    rows = recording.rows["host_samples"]
+    rows = only(rows, (rows["mem_total_bytes"] > 0) & rows["mem_available_bytes"].notna())
     total = figures(rows, "mem_total_bytes")
     yield Limit(HOST, MACHINE, figures(rows, "time_s"), total - figures(rows, "mem_available_bytes"), total)
 
 
 def _cgroups(recording: Recording) -> Iterator[Limit]:
     """Page cache does not count: the kernel takes it back before it kills."""
-    rows = recording.tables["cgroup_samples"]
+    rows = recording.rows["cgroup_samples"]
     if not len(rows):
         return
-    rows = only(rows, rows["limit_bytes"].gt(0).fillna(False) & rows["current_bytes"].notna())
+    rows = only(rows, (rows["limit_bytes"] > 0) & rows["current_bytes"].notna())
     for path, own in rows.groupby("cgroup"):
         cache = np.nan_to_num(figures(own, "cgroup_file_bytes")) - np.nan_to_num(figures(own, "cgroup_shmem_bytes"))
         used = np.maximum(0.0, figures(own, "current_bytes") - np.maximum(0.0, cache))
@@ -111,11 +110,11 @@ def _cgroups(recording: Recording) -> Iterator[Limit]:
 
 
 def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
-    rows = recording.tables["limit_samples"]
+    rows = recording.rows["limit_samples"]
     if not len(rows):
         return
-    rows = only(rows, rows["limit_bytes"].gt(0).fillna(False) & rows["used_bytes"].notna())
-    known = recording.tables["processes"]
+    rows = only(rows, (rows["limit_bytes"] > 0) & rows["used_bytes"].notna())
+    known = recording.rows["processes"]
     for (name, _, _), own in rows.groupby(["limit_name", "pid", "start_ticks"], dropna=False):
         series = figures(own, "time_s"), figures(own, "used_bytes"), figures(own, "limit_bytes")
         if name == DEV_SHM:
@@ -131,11 +130,11 @@ def _rlimits_and_shm(recording: Recording) -> Iterator[Limit]:
 
 def _gpus(recording: Recording) -> Iterator[Limit]:
     """Those the job uses; where pids are not known, the only one there is, or all that a file was made for."""
-    rows = recording.tables["gpu_samples"]
+    rows = recording.rows["gpu_samples"]
     if not len(rows):
         return
-    ours = set(rows.loc[rows["is_ours"].fillna(False).astype(bool), "gpu_uuid"].dropna())
-    devices = only(rows, rows["gpu_total_bytes"].gt(0).fillna(False) & rows["gpu_used_bytes"].notna())
+    ours = set(rows["gpu_uuid"][rows["is_ours"].fillna(False)].dropna())
+    devices = only(rows, (rows["gpu_total_bytes"] > 0) & rows["gpu_used_bytes"].notna())
     for uuid, own in devices.groupby("gpu_uuid"):
         if uuid in ours or (not ours and (devices["gpu_uuid"].nunique() == 1 or imported.files(recording))):
             index = int_of(own.iloc[0], "gpu_index")
@@ -145,12 +144,12 @@ def _gpus(recording: Recording) -> Iterator[Limit]:
 
 def gpu_series(recording: Recording) -> list[tuple[str, Floats, Floats]]:
     """Name, times and bytes in use of each GPU; of files that have none, those of each process on one."""
-    rows = recording.tables["gpu_samples"]
+    rows = recording.rows["gpu_samples"]
     rows = only(rows, rows["gpu_used_bytes"].notna())
     devices = only(rows, rows["pid"].isna())
     if len(devices):
         return [(_gpu_name(own), *_used(own)) for _, own in devices.groupby("gpu_uuid")]
-    names = {row["pid"]: process_name(row) for row in records(recording.tables["processes"], "pid", "cmdline", "comm")}
+    names = {row["pid"]: process_name(row) for row in records(recording.rows["processes"], "pid", "cmdline", "comm")}
     found = []
     for _, own in rows.groupby(["gpu_uuid", "pid"]):
         pid = int_of(own.iloc[0], "pid")
@@ -169,18 +168,18 @@ class GpuProcess(NamedTuple):
 
 def gpu_processes(recording: Recording) -> list[GpuProcess]:
     """The job's own processes on each GPU."""
-    rows = recording.tables["gpu_samples"]
+    rows = recording.rows["gpu_samples"]
     if not len(rows):
         return []
-    rows = only(rows, rows["is_ours"].fillna(False).astype(bool) & rows["pid"].notna() & rows["gpu_used_bytes"].notna())
-    alike = rows.sort_values("time_s", kind="stable").groupby(["pid", "gpu_uuid"])
+    rows = only(rows, rows["is_ours"].fillna(False) & rows["pid"].notna() & rows["gpu_used_bytes"].notna())
+    alike = rows.sort_values("time_s").groupby(["pid", "gpu_uuid"])
     return [GpuProcess(int(own["pid"].iloc[0]), _gpu_name(own), *_used(own)) for _, own in alike]
 
 
-def _gpu_name(rows: pd.DataFrame) -> str:
+def _gpu_name(rows: Rows) -> str:
     index = int_of(rows.iloc[0], "gpu_index")
     return f"GPU {index}" if index is not None else f"GPU {rows.iloc[0]['gpu_uuid']}"
 
 
-def _used(rows: pd.DataFrame) -> tuple[Floats, Floats]:
+def _used(rows: Rows) -> tuple[Floats, Floats]:
     return figures(rows, "time_s"), figures(rows, "gpu_used_bytes")

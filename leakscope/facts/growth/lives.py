@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from ...storage import Rows
 from ...units import GiB, MiB
 from ..series.arithmetic import Floats, Integers
 from ..tables import only
@@ -57,15 +57,16 @@ class Lives:
         return most.sum(axis=0), len(most)
 
 
-def lives_of(rows: pd.DataFrame, rng: np.random.Generator) -> Lives:
+def lives_of(rows: Rows, rng: np.random.Generator) -> Lives:
     """Of rows of the table ``allocation_lives`` of one process, with ``time_s``."""
-    begun = only(rows, rows["size_bytes"].notna()).sort_values("life", kind="stable").drop_duplicates("life")
-    ended = only(rows, rows["end_order"].notna()).drop_duplicates("life").set_index("life")
+    begun = only(rows, rows["size_bytes"].notna()).sort_values("life").drop_duplicates("life")
+    ended = only(rows, rows["end_order"].notna()).drop_duplicates("life")
     life = begun["life"].to_numpy(dtype=np.float64)
-    found = ended.reindex(begun["life"])
-    end = found["end_order"].astype("Float64").fillna(np.inf).to_numpy(dtype=np.float64)
+    ends = {life: place for place, life in enumerate(ended["life"])}
+    place = np.array([ends.get(one, -1) for one in begun["life"]], dtype=np.intp)
+    end = np.append(ended["end_order"].to_numpy(dtype=np.float64), np.inf)[place]
     thread = begun["thread_number"].to_numpy(dtype=np.int64) - 1
-    end_thread = found["end_thread_number"].astype("Float64").fillna(0).to_numpy(dtype=np.int64) - 1
+    end_thread = np.append(ended["end_thread_number"].to_numpy(dtype=np.int64, na_value=0), 0)[place] - 1
     size = begun["size_bytes"].clip(upper=MOST_PIECE_BYTES).to_numpy(dtype=np.float64)
     lost = np.isfinite(end) & (end_thread < 0)
     end = _ends_of_lost(np.asarray(end, dtype=np.float64), np.log2(np.maximum(size, 1)).astype(np.int64), lost, rng)
@@ -73,11 +74,13 @@ def lives_of(rows: pd.DataFrame, rng: np.random.Generator) -> Lives:
         np.concatenate([begun[one].to_numpy(dtype=np.float64), ended[other].to_numpy(dtype=np.float64)])
         for one, other in (("time_s", "time_s"), ("life", "end_order"))
     )
-    orders = pd.DataFrame({"at_s": at_s, "order": order}).groupby("at_s")["order"].max()
+    moments_s, place = np.unique(at_s, return_inverse=True)
+    orders = np.zeros(moments_s.size)
+    np.maximum.at(orders, place, order)
     return Lives(
         life, end, thread, np.where(end_thread < 0, thread, end_thread), size,
-        begun["weight_bytes"].to_numpy(dtype=np.float64), orders.index.to_numpy(dtype=np.float64),
-        np.maximum.accumulate(orders.to_numpy(dtype=np.float64)),
+        begun["weight_bytes"].to_numpy(dtype=np.float64), moments_s,
+        np.maximum.accumulate(orders),
     )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
+from ...storage import Rows
 from ...units import MOST, SOME
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
@@ -12,7 +12,7 @@ from ..tables import figures
 from .processes import ProcessGrowth
 
 
-def counted_steps(sentinels: pd.DataFrame) -> tuple[Floats, Floats] | None:
+def counted_steps(sentinels: Rows) -> tuple[Floats, Floats] | None:
     """When each step of the process that counted most was seen, and its number, which never falls."""
     at_s, pid, step = (figures(sentinels, column) for column in ("time_s", "pid", "step"))
     known = np.flatnonzero(~np.isnan(pid) & ~np.isnan(step))

@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from ...storage import Recording
+from ...storage import Recording, is_null
 from ...units import FEWEST, HARDLY, MOST, MUCH, SOME, MiB, format_bytes, format_count, format_duration
 from ..heap.accumulation import Accumulation, accumulations
 from ..heap.comparable import Heap, heaps
@@ -175,7 +174,7 @@ def _need(grown: Grown) -> Passing | None:
     if at_s.size < _LEAST_READINGS or not len(lives) or not grown.may_settle:
         return None
     arenas = rows["malloc_arena_count"].max()
-    needs, threads = lives.needs(p.time_s, int(arenas) if pd.notna(arenas) else 1)
+    needs, threads = lives.needs(p.time_s, int(arenas) if not is_null(arenas) else 1)
     first, last = np.interp(grown.window_s, p.time_s, needs)
     stays = p.judged(at_s, used)
     if stays.verdict != FLAT or last - first < MOST * grown.bytes:
@@ -201,15 +200,15 @@ def _history(grown: Grown) -> Passing | None:
 
 def has_gpu_history(recording: Recording, pid: int) -> bool:
     """Whether the recording had torch keep the history of what it allocated on GPUs."""
-    return (GPU_HISTORY_ON, pid) in cells(recording.tables["agent_notes"], "note", "pid")
+    return (GPU_HISTORY_ON, pid) in cells(recording.rows["agent_notes"], "note", "pid")
 
 
 def _inherited(grown: Grown) -> Passing | None:
     """Pages of its parent's that a fork copies as it writes to them: no more than it was born with."""
     if not grown.process.is_fork:
         return None
-    copies = split(grown.process)[INHERITED]
-    start, end = np.interp(grown.window_s, copies.index, copies)
+    parts = split(grown.process)
+    start, end = np.interp(grown.window_s, parts.time_s, parts.levels[INHERITED])
     text = f"{format_bytes(end - start)} of it are pages that {grown.process.label} copied of its parent's"
     return Passing(float(end - start), f"{text}, which ends once it has copied all; record longer to be sure")
 
@@ -227,7 +226,7 @@ def _garbage(grown: Grown) -> Passing | None:
     rows = narrow(grown.process.rows("sentinels"), "time_s", "gc_collections", "gc_enabled", "gc_threshold")
     rows = rows.dropna(subset=["gc_collections", "gc_enabled"])
     rows = only(rows, rows["time_s"].between(*grown.window_s))
-    if len(rows) < 2 or not rows["gc_enabled"].astype(bool).all() or rows["gc_threshold"].eq(0).any():
+    if len(rows) < 2 or not rows["gc_enabled"].all() or (rows["gc_threshold"] == 0).any():
         return None
     strays = strays_of(grown.process, *grown.window_s)
     if strays is None or rows["gc_collections"].iloc[-1] <= rows["gc_collections"].iloc[0]:

@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ...rising import LEAST_BLOCKS
-from ...storage import Recording
+from ...storage import Recording, Row, Rows
 from ...units import EXIT_NOTE, WATCHED_TEXT
 from ..series.arithmetic import Floats, level_at
 from ..series.trend import CANNOT_TELL, Trend, judge
-from ..tables import Row, by_process, cells, narrow, only, process_names, records, text_of
+from ..tables import by_process, cells, figures, narrow, only, process_names, records, text_of
 from .arenas import with_snapshots
 from .sharing import Family, Ours, copied_by_takes, families, own_bytes, read_by_forks, shares
 
@@ -55,8 +54,8 @@ class ProcessGrowth:
     begun_s: float | None = None
     is_fork: bool = False  # of another process here: what was counted before its birth is its parent's
     hides: str = ""  # a sentence, if ``growth_bytes`` exceeds the measured growth
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
-    _parted: dict[str, dict[_Key, pd.DataFrame]] = field(default_factory=dict, repr=False)
+    tables: Mapping[str, Rows] = field(default_factory=dict, repr=False)
+    _parted: dict[str, dict[_Key, Rows]] = field(default_factory=dict, repr=False)
 
     @property
     def held_bytes(self) -> Floats:
@@ -74,7 +73,7 @@ class ProcessGrowth:
     def label(self) -> str:
         return f"{self.name}[{self.pid}]"
 
-    def rows(self, table: str) -> pd.DataFrame:
+    def rows(self, table: str) -> Rows:
         """Its own rows of a table that has pid and start_ticks, by time. Shared by all who ask: do not change them."""
         if table not in self._parted:  # for all processes at once: each asks for the same tables
             parts = dict(by_process(self.tables[table]))
@@ -117,7 +116,7 @@ class ProcessGrowth:
 
 def process_growths(recording: Recording) -> list[ProcessGrowth]:
     """Every process that was ever seen to hold memory."""
-    tables = recording.tables
+    tables = recording.rows
     steps = _first_steps_s(tables["sentinels"], tables["agent_notes"])
     known = records(tables["processes"], *_TOLD)
     copied = copied_by_takes(tables["takes"], tables["processes"])
@@ -128,7 +127,7 @@ def process_growths(recording: Recording) -> list[ProcessGrowth]:
     parents = _parents(samples, row_of)
     parted = {"process_samples": samples, "agent_notes": dict(by_process(tables["agent_notes"]))}
 
-    def process(key: _Key, rows: pd.DataFrame) -> ProcessGrowth:
+    def process(key: _Key, rows: Rows) -> ProcessGrowth:
         row, notes = row_of.get(key), parted["agent_notes"].get(key)
         loaded, exits = (_noted_s(notes, note) for note in ("loaded", EXIT_NOTE))
         exit_s = float(exits[-1]) if exits.size else float("inf")
@@ -171,7 +170,7 @@ def recorded_peak(recording: Recording) -> tuple[int, str]:
     """What the recorder took for the most that the job held, without our snapshots, and its words; 0 where it did not
     come to say so. It may be more than there was, never less.
     """
-    events = recording.tables["events"]
+    events = recording.rows["events"]
     told = only(events, (events["event"] == _PEAK) & events["value"].notna()).sort_values("value")
     return (int(told["value"].iloc[-1]), str(told["text"].iloc[-1])) if len(told) else (0, "")
 
@@ -180,7 +179,7 @@ def _with_what_forks_share(
     by_key: dict[_Key, ProcessGrowth],
     parents: Mapping[_Key, _Key],
     row_of: Mapping[_Key, Row],
-    samples: Mapping[_Key, pd.DataFrame],
+    samples: Mapping[_Key, Rows],
 ) -> list[ProcessGrowth]:
     """The processes, with pages that a fork still shares with its parent counted as the parent's alone.
 
@@ -216,7 +215,7 @@ def _from_birth_to_death(process: ProcessGrowth, values: Floats, row: Row) -> tu
     return np.concatenate([[first_s], process.time_s, [last_s]]), np.concatenate([values[:1], values, values[-1:]])
 
 
-def _parents(samples: Mapping[_Key, pd.DataFrame], row_of: Mapping[_Key, Row]) -> dict[_Key, _Key]:
+def _parents(samples: Mapping[_Key, Rows], row_of: Mapping[_Key, Row]) -> dict[_Key, _Key]:
     """{fork: its parent}, which runs the same command, and was there before."""
     lives = {key: (float(rows["time_s"].min()), float(rows["time_s"].max())) for key, rows in samples.items()}
     of_pid: dict[int, list[_Key]] = {}
@@ -274,7 +273,7 @@ def _nearest(sorted_s: Floats, at_s: float) -> int:
     return after if sorted_s[after] - at_s < at_s - sorted_s[after - 1] else after - 1
 
 
-def _first_steps_s(sentinels: pd.DataFrame, notes: pd.DataFrame) -> dict[_Key, float]:
+def _first_steps_s(sentinels: Rows, notes: Rows) -> dict[_Key, float]:
     """When each process that trains made its first step, by its agent.
 
     What it was born with is none of its own: a fork goes on from its parent's count. While the program was traced
@@ -285,17 +284,15 @@ def _first_steps_s(sentinels: pd.DataFrame, notes: pd.DataFrame) -> dict[_Key, f
     rows = narrow(sentinels, "pid", "start_ticks", "time_s", "step")
     rows = only(rows, sentinels["pid"].notna()).sort_values("time_s")
     rows = rows.assign(start_ticks=rows["start_ticks"].fillna(0), step=rows["step"].fillna(0))
-    keys = ["pid", "start_ticks"]
-    born_with = rows.groupby(keys)["step"].transform("first")
-    first = only(rows, rows["step"] > born_with).drop_duplicates(keys)
-    return {
-        (int(pid), int(ticks)): float(time_s)
-        for pid, ticks, time_s in zip(first["pid"], first["start_ticks"], first["time_s"])
-        if time_s <= watched_s.get((pid, ticks), time_s)
-    }
+    found = {}
+    for key, own in rows.groupby(["pid", "start_ticks"]):
+        first = only(own, own["step"] > own["step"].iloc[0])
+        if len(first) and (at_s := float(first["time_s"].iloc[0])) <= watched_s.get(key, at_s):
+            found[key] = at_s
+    return found
 
 
-def _graphs_of(graphs: pd.DataFrame, key: _Key) -> list[Ours]:
+def _graphs_of(graphs: Rows, key: _Key) -> list[Ours]:
     """What the agent had in the process's memory, to read its heap."""
     if not len(graphs):
         return []
@@ -305,9 +302,8 @@ def _graphs_of(graphs: pd.DataFrame, key: _Key) -> list[Ours]:
     return [Ours(at, at + held, float("inf") if size is None else size) for at, held, size in told]
 
 
-def _noted_s(notes: pd.DataFrame | None, note: str) -> Floats:
+def _noted_s(notes: Rows | None, note: str) -> Floats:
     """When the agent of a process noted that it was loaded, or that the interpreter began to shut down."""
     if notes is None:
         return np.empty(0)
-    is_it = (notes["note"] == note).to_numpy(dtype=bool, na_value=False)
-    return notes["time_s"].to_numpy(dtype=np.float64)[is_it]
+    return figures(only(notes, notes["note"] == note), "time_s")

@@ -82,7 +82,7 @@ def rest_of_none(process: ProcessGrowth) -> Rest | None:
     graphs = process.rows("heap_graphs")
     graphs = only(graphs, graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0)))
     columns = "none_reference_count", "none_known_count"
-    rest = _rest(_takes(process), NONE, graphs["take"].to_list(), *(graphs[name].to_list() for name in columns))
+    rest = _rest(_takes(process), NONE, graphs["take"].tolist(), *(graphs[name].tolist() for name in columns))
     return None if rest is None else rest.after_the_most()
 
 
@@ -94,7 +94,7 @@ def rests_of_types(process: ProcessGrowth) -> list[Rest]:
     strays = only(strays, strays["extra_reference_count"].notna() & (strays["time_s"] >= (process.first_step_s or 0.0)))
     takes = _takes(process)
     found = (
-        _rest(takes, str(name), rows["take"].to_list(), rows["extra_reference_count"].to_list(), [0] * len(rows))
+        _rest(takes, str(name), rows["take"].tolist(), rows["extra_reference_count"].tolist(), [0] * len(rows))
         for name, rows in strays.groupby("type_name", sort=False)
         if name != NONE
     )
@@ -105,7 +105,7 @@ def _takes(process: ProcessGrowth) -> dict[int, tuple[float, float, float]]:
     """{number of a snapshot: when it was made, its step, small objects alive}, not a number where one is not known."""
     rows = process.rows("takes")
     columns = ("time_s", "step", "allocated_blocks")
-    figures = (rows[name].to_numpy(dtype=np.float64, na_value=np.nan).tolist() for name in columns)
+    figures = (rows[name].to_numpy(dtype=np.float64).tolist() for name in columns)
     return dict(zip(rows["take"].tolist(), zip(*figures)))  # of two rows the last counts
 
 

@@ -9,12 +9,12 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from ...storage import Row, Rows, is_null
 from ...units import FEWEST, FULL, SOME
 from ..series.arithmetic import Floats
-from ..tables import Row, cells, in_time, only
+from ..tables import cells, figures, in_time, only
 
 _UNSEEN_READINGS = FEWEST  # to either side: forks that are there half of the time meet seven in a row once in 128
 _UNSHARED = FULL  # measured on a training step whose batches come and go: 0.93 to 1.0 without any sharing
@@ -57,8 +57,8 @@ def families(processes: Iterable[Row], sampled: Container[tuple[int, int]]) -> d
 
 
 def read_by_forks(
-    samples: Mapping[tuple[int, int], pd.DataFrame], parents: Mapping[tuple[int, int], tuple[int, int]]
-) -> dict[tuple[int, int], pd.DataFrame]:
+    samples: Mapping[tuple[int, int], Rows], parents: Mapping[tuple[int, int], tuple[int, int]]
+) -> dict[tuple[int, int], Rows]:
     """The samples, with a reading of each parent where a fork of its was read first. ``parents``: {fork: its parent}.
 
     A fork is born with its parent's pages, of which either has the same share. So what others have of the fork's they
@@ -68,15 +68,15 @@ def read_by_forks(
     for key, parent in parents.items():
         own, forks = found[parent], only(samples[key], samples[key]["pss_anon_bytes"].notna())
         first = forks.sort_values("time_s").iloc[0] if len(forks) else None
-        if first is None or pd.isna(first["anon_bytes"]):
+        if first is None or is_null(first["anon_bytes"]):
             continue
-        at = (own["time_s"] - first["time_s"]).abs().idxmin()  # in the same round
-        row = own.loc[at]
-        if pd.isna(row["anon_bytes"]) or pd.notna(row["pss_anon_bytes"]):
+        at = int(np.abs(figures(own, "time_s") - first["time_s"]).argmin())  # in the same round
+        row = own.iloc[at]
+        if is_null(row["anon_bytes"]) or not is_null(row["pss_anon_bytes"]):
             continue
-        own = own.copy()
-        own.loc[at, "pss_anon_bytes"] = max(0, row["anon_bytes"] - first["anon_bytes"] + first["pss_anon_bytes"])
-        found[parent] = own
+        shared = own["pss_anon_bytes"].tolist()
+        shared[at] = max(0, row["anon_bytes"] - first["anon_bytes"] + first["pss_anon_bytes"])
+        found[parent] = own.assign(pss_anon_bytes=shared)
     return found
 
 
@@ -96,23 +96,23 @@ class Ours(NamedTuple):
     bytes: float
 
 
-def copied_by_takes(takes: pd.DataFrame, processes: pd.DataFrame) -> dict[int, list[Copied]]:
+def copied_by_takes(takes: Rows, processes: Rows) -> dict[int, list[Copied]]:
     """{pid: what the recording itself made it hold more}."""
     own = [one for one in cells(takes, "pid", "time_s", "copied_bytes") if one[0] is not None and (one[2] or 0) > 0]
     if not own:
         return {}
-    began_s = processes["time_s"].astype("float64") - processes["time_mono_ns"].astype("float64") / 1e9
-    died_s = began_s + processes["died_mono_ns"].astype("float64") / 1e9
+    began_s = processes["time_s"] - processes["time_mono_ns"] / 1e9
+    died_s = began_s + processes["died_mono_ns"] / 1e9
     copied: dict[int, list[Copied]] = {}
     for pid, at_s, bytes in own:
-        ended_s = died_s[processes["ppid"].eq(pid).fillna(False) & died_s.gt(at_s)]
+        ended_s = died_s[(processes["ppid"] == pid) & (died_s > at_s)]
         until_s = float(ended_s.min()) if len(ended_s) else float("inf")
         copied.setdefault(pid, []).append(Copied(float(at_s), until_s, float(bytes)))
     return copied
 
 
 def shares(
-    rows: pd.DataFrame, family: Family, copied: Sequence[Copied] = (), ours: Sequence[Ours] = ()
+    rows: Rows, family: Family, copied: Sequence[Copied] = (), ours: Sequence[Ours] = ()
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Times and private (with swap), shared and file bytes of one process, shared pages divided among their users.
 
@@ -125,7 +125,7 @@ def shares(
     """
 
     def values(name: str) -> Floats:
-        return rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        return rows[name].to_numpy(dtype=np.float64)
 
     rows = in_time(rows)
     time_s = rows["time_s"].to_numpy(dtype=np.float64)
@@ -166,10 +166,10 @@ def _without_ours(
     return without, use & np.isfinite(most)
 
 
-def own_bytes(rows: pd.DataFrame, time_s: Floats, private_bytes: Floats) -> Floats:
+def own_bytes(rows: Rows, time_s: Floats, private_bytes: Floats) -> Floats:
     """What no other process shares, at ``time_s``: less than ``private_bytes`` by what the readings say is shared."""
     rows = in_time(rows)
-    pss, uss = (rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("pss_anon_bytes", "uss_bytes"))
+    pss, uss = (rows[name].to_numpy(dtype=np.float64) for name in ("pss_anon_bytes", "uss_bytes"))
     read = np.isfinite(pss) & np.isfinite(uss)
     if not read.any():
         return private_bytes

@@ -12,11 +12,12 @@ it, and pages of its parent's that it copied as it wrote to them are an account,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ...rising import BLOCKS
+from ...storage import Rows
 from ...units import HARDLY, MOST
 from ..remembered import remembered
 from ..series.arithmetic import Floats, slope_interval
@@ -34,15 +35,21 @@ _OF_SNAPSHOTS = {**TAKE_COLUMNS, HELD: "native_held_bytes"}
 _MALLOC = ("malloc_in_use_bytes", "malloc_free_bytes", "pymalloc_bytes", "pymalloc_in_use_bytes")
 
 
+class Parts(NamedTuple):
+    """What a process held at some moments, by account. **Units** bytes; NaN where nobody measured."""
+
+    time_s: Floats
+    levels: dict[str, Floats]
+
+
 @remembered
-def accounts(process: ProcessGrowth) -> pd.DataFrame:
+def accounts(process: ProcessGrowth) -> Parts:
     """As ``split`` has it, at each sample of the process."""
     return split(process)
 
 
-def split(process: ProcessGrowth, at: ProcessGrowth | None = None) -> pd.DataFrame:
-    """**Shape** a row a sample, by ``time_s``; a column an account, of which those of ``IN_TOTAL`` add up to what it
-    held. **Units** bytes; NaN where nobody measured.
+def split(process: ProcessGrowth, at: ProcessGrowth | None = None) -> Parts:
+    """At each sample; the accounts of ``IN_TOTAL`` add up to what it held.
 
     ``at``: the same process with other samples, as a closer look at a part of its life has them.
     """
@@ -91,8 +98,7 @@ def split(process: ProcessGrowth, at: ProcessGrowth | None = None) -> pd.DataFra
     nobody_knows = np.full_like(time_s, np.nan)
     levels |= {UNEXPLAINED: rest}
     columns = {account: levels.get(account, nobody_knows)[1:] for account in IN_TOTAL}
-    columns |= {SHARED: at.shared_bytes, MAPPED: at.file_bytes}
-    return pd.DataFrame(columns, index=pd.Index(at.time_s, name="time_s"))
+    return Parts(at.time_s, columns | {SHARED: at.shared_bytes, MAPPED: at.file_bytes})
 
 
 def _read(process: ProcessGrowth, column: str, time_s: Floats) -> Floats | None:
@@ -213,21 +219,21 @@ def _put_blocks_of_c(levels: dict[str, Floats], process: ProcessGrowth, time_s: 
     levels[PYTHON], levels[NATIVE] = levels[PYTHON] - kept, levels[NATIVE] + kept
 
 
-def _exact(takes: pd.DataFrame, graphs: pd.DataFrame) -> pd.DataFrame:
+def _exact(takes: Rows, graphs: Rows) -> Rows:
     """With what Python objects take from the graphs of the heap, where there are two: then nothing is estimated."""
-    graphs = only(graphs, graphs["retained_bytes"].notna()).drop_duplicates("take", keep="last").set_index("take")
-    if len(without_last(only(takes, takes["take"].isin(graphs.index)), takes)) < 2:
+    graphs = only(graphs, graphs["retained_bytes"].notna()).drop_duplicates("take", keep="last")
+    if len(without_last(only(takes, takes["take"].isin(graphs["take"])), takes)) < 2:
         return takes
     objects = graphs["retained_bytes"] - graphs["array_bytes"].fillna(0) - graphs["storage_bytes"].fillna(0)
     held = graphs["native_bytes"].fillna(0)
     return takes.assign(
-        python_bytes=takes["take"].map(objects - held),
-        native_held_bytes=takes["take"].map(held),
-        is_sampled=takes["take"].map(graphs["is_sampled"]),
+        python_bytes=takes["take"].map(dict(zip(graphs["take"], objects - held))),
+        native_held_bytes=takes["take"].map(dict(zip(graphs["take"], held))),
+        is_sampled=takes["take"].map(dict(zip(graphs["take"], graphs["is_sampled"]))),
     )
 
 
-def _of_whole_graphs(takes: pd.DataFrame, window: tuple[float, float]) -> pd.DataFrame:
+def _of_whole_graphs(takes: Rows, window: tuple[float, float]) -> Rows:
     """Without those of which a part was read, where others that read all span most of the window.
 
     A part weighs what the program itself keeps well, and of libraries' objects only those near to their modules: what
@@ -236,7 +242,7 @@ def _of_whole_graphs(takes: pd.DataFrame, window: tuple[float, float]) -> pd.Dat
     """
     if "is_sampled" not in takes or not takes["is_sampled"].fillna(False).any():
         return takes
-    whole = only(takes, ~takes["is_sampled"].fillna(False).astype(bool) & takes["python_bytes"].notna())
+    whole = only(takes, ~takes["is_sampled"].fillna(False) & takes["python_bytes"].notna())
     most = without_last(takes, takes)["python_bytes"].max()
     known = [without_last(whole, takes)]
     if len(whole) and whole["python_bytes"].iloc[-1] > most:

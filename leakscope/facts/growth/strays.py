@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
+from ...storage import Rows
 from ...units import FEWEST, MOST
 from ..heap.accumulation import keeps_growing
 from ..series.arithmetic import Floats
@@ -89,7 +89,7 @@ def strays_of(process: ProcessGrowth, start_s: float, end_s: float, *, to_the_en
         time_s=graphs["time_s"].to_numpy(dtype=np.float64),
         unreached_bytes=unreached,
         reached_bytes=held - unreached,
-        weighs_tensors=bool(graphs["weighs_tensors"].fillna(False).astype(bool).all()),
+        weighs_tensors=bool(graphs["weighs_tensors"].fillna(False).all()),
         types=tuple(_by_type(rows, numbers)),
     )
 
@@ -117,7 +117,7 @@ def outside_once(process: ProcessGrowth) -> Outside | None:
     whole, later = only(graphs, is_whole), only(graphs, ~is_whole & graphs["retained_bytes"].notna())
     if len(whole) != 1 or len(later) < 2:
         return None
-    most = rows.sort_values("outside_bytes", kind="stable").iloc[-1]
+    most = rows.sort_values("outside_bytes").iloc[-1]
     if most["outside_bytes"] < MOST * rows["outside_bytes"].sum():
         return None
     count, bytes = float(most["outside_count"]), float(most["outside_bytes"])
@@ -151,12 +151,12 @@ def blocks_of(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
         return None
     graphs = only(graphs, graphs["take"].notna()).drop_duplicates("take", keep="last")
     graphs = _of_window(without_last(graphs, process.rows("takes")), start_s, end_s)
-    is_whole = ~graphs["is_sampled"].fillna(False).astype(bool)
+    is_whole = ~graphs["is_sampled"].fillna(False)
     graphs = only(graphs, is_whole & graphs["block_bytes"].notna() & graphs["small_object_bytes"].notna())
     if len(graphs) < FEWEST:
         return None
     # Objects that nothing refers to are not in the graph: a sample of pools has those.
-    loose = process.rows("heap_strays").groupby("take")["loose_bytes"].sum()
+    loose = process.rows("heap_strays").sums("take", "loose_bytes")
     of_sample = graphs["take"].map(loose).to_numpy(dtype=np.float64, na_value=0.0)
     time_s, in_use, in_graph = (
         graphs[column].to_numpy(dtype=np.float64) for column in ("time_s", "block_bytes", "small_object_bytes")
@@ -173,7 +173,7 @@ def kept_by_c(process: ProcessGrowth, start_s: float, end_s: float) -> Blocks | 
     return blocks if other >= _LARGEST_BLOCK * max(objects, 0.0) else None
 
 
-def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFrame:
+def _of_window(graphs: Rows, start_s: float, end_s: float) -> Rows:
     """With one before it where they are few, as the places of the heap are compared."""
     inside = only(graphs, (graphs["time_s"] >= start_s) & (graphs["time_s"] <= end_s + 1))
     if len(inside) >= FEWEST:
@@ -182,10 +182,12 @@ def _of_window(graphs: pd.DataFrame, start_s: float, end_s: float) -> pd.DataFra
     return only(graphs, graphs["take"].isin([*before["take"], *inside["take"]]))
 
 
-def _by_type(rows: pd.DataFrame, takes: list[int]) -> Iterator[Stray]:
+def _by_type(rows: Rows, takes: list[int]) -> Iterator[Stray]:
     """A type that is not among the rows of a snapshot had next to nothing then."""
-    of_type, names = pd.factorize(rows["type_name"])  # -1 for none
-    at = rows["take"].map({take: i for i, take in enumerate(takes)}).to_numpy(dtype=np.float64, na_value=np.nan)
+    names = rows["type_name"].dropna().unique()
+    number_of = {name: number for number, name in enumerate(names)}
+    of_type = np.array([number_of.get(name, -1) for name in rows["type_name"]], dtype=np.intp)
+    at = rows["take"].map({take: i for i, take in enumerate(takes)}).to_numpy(dtype=np.float64)
     is_told = ~np.isnan(at) & (of_type >= 0)
     where = of_type[is_told], at[is_told].astype(np.intp)
     figures = np.zeros((len(_MEASURES), len(names), len(takes)))

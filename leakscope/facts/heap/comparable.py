@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ...agent.libraries import is_harmless
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ...units import ENDS_S, FEWEST, LITTLE, MOST
 from ..code.index import tail
 from ..remembered import remembered
@@ -135,8 +134,8 @@ def heap_to_the_end(recording: Recording, pid: int, start_s: float, end_s: float
 
 def device_heap_of(recording: Recording, pid: int, start_s: float, end_s: float) -> Heap | None:
     """Like ``heap_of``, but bytes are GPU bytes held by tensors. None also where no snapshot knows of any."""
-    graphs = recording.tables["heap_graphs"]
-    if not graphs.loc[graphs["pid"] == pid, "device_bytes"].notna().any():
+    graphs = recording.rows["heap_graphs"]
+    if not graphs["device_bytes"][graphs["pid"] == pid].notna().any():
         return None
     return next(heaps(recording, pid, start_s, end_s, on_devices=True), None)
 
@@ -157,14 +156,14 @@ def _heap(recording: Recording, pid: int, takes: Takes, places: Sequence[Place])
         pid=pid,
         time_s=takes.time_s,
         rss_bytes=takes.rss_bytes,
-        free_bytes=_free_bytes(recording.tables["sentinels"], pid, takes.time_s),
+        free_bytes=_free_bytes(recording.rows["sentinels"], pid, takes.time_s),
         step=takes.step,
         takes=takes.numbers,
         truncated=bool(takes.is_truncated.any()),  # sampled or without all of autograd's
         roots=tuple(_without_modules(places)),
         places=tuple(places),
         is_exact=sampled_takes(recording, pid).isdisjoint(takes.numbers),
-        tensor_count=tensor_count_at(recording.tables["sentinels"], pid, takes.time_s),
+        tensor_count=tensor_count_at(recording.rows["sentinels"], pid, takes.time_s),
     )
 
 
@@ -230,7 +229,7 @@ def _without_modules(places: Sequence[Place]) -> Iterator[Place]:
             yield place
 
 
-def tensor_count_at(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats | None:
+def tensor_count_at(sentinels: Rows, pid: int, at_s: Floats) -> Floats | None:
     """Live tensors of a process, on straight lines between two counts, of which there is one a second."""
     sentinels = narrow(sentinels, "pid", "time_s", "tensor_count")
     own = only(sentinels, (sentinels["pid"] == pid) & sentinels["tensor_count"].notna()).sort_values("time_s")
@@ -241,14 +240,14 @@ def tensor_count_at(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats |
     return at
 
 
-def _free_bytes(sentinels: pd.DataFrame, pid: int, at_s: Floats) -> Floats:
+def _free_bytes(sentinels: Rows, pid: int, at_s: Floats) -> Floats:
     """No more than there is room for beside what is in use: malloc also counts as free what it has returned."""
     sentinels = narrow(sentinels, "pid", "time_s", *_OF_MALLOC)
     own = only(sentinels, (sentinels["pid"] == pid) & sentinels["malloc_free_bytes"].notna()).sort_values("time_s")
     if not len(own) or not len(at_s):
         return np.zeros(len(at_s))
     read_s = own["time_s"].to_numpy(dtype=np.float64)
-    said, in_use, rss = (own[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan) for name in _OF_MALLOC)
+    said, in_use, rss = (own[name].to_numpy(dtype=np.float64) for name in _OF_MALLOC)
     free_bytes = np.fmin(said, np.maximum(0.0, rss - in_use))
     free: Floats = np.interp(at_s, read_s, free_bytes)
     before = free_bytes[read_s <= at_s[-1]]

@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from ...storage import Rows
 from ...units import FEWEST, MOST
 from ..code.names import Holder
 from ..tables import cells, only
@@ -140,7 +140,7 @@ class Form:
 # ---- what there is
 
 
-def forms_of(seen: Heap, table: pd.DataFrame, last: int, user_modules: Collection[str]) -> list[Form]:
+def forms_of(seen: Heap, table: Rows, last: int, user_modules: Collection[str]) -> list[Form]:
     """Containers of the snapshot ``last``; of those that share their rows, the largest. ``table``: ``data_forms``."""
     rows = only(table, (table["take"] == last) & (table["data_form"] != _MAPPED))
     before = only(table, (table["take"] < last) & (table["data_form"] == NUMERIC))
@@ -148,7 +148,7 @@ def forms_of(seen: Heap, table: pd.DataFrame, last: int, user_modules: Collectio
     for number, sketch in cells(before, "node", "content_sketch"):
         sketches.setdefault(number, set()).add(sketch)
     forms: list[Form] = []
-    rows = rows.sort_values("deep_bytes", ascending=False, kind="stable")
+    rows = rows.sort_values("deep_bytes", ascending=False)
     for number, data_form, count, bytes, sketch in cells(rows, *_COLUMNS):
         place = seen.by_number.get(number)
         if place is None or _is_on_its_way(place) or _is_librarys_own(place) or not _is_data(place, user_modules):

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ..remembered import remembered
 from ..tables import cells, narrow, only
 from .place import GROUPS, Floats, Place
@@ -31,7 +30,7 @@ _NOTHING_OF_THE_PROCESS = (
 
 @remembered
 def history_of(recording: Recording, pid: int, *, on_devices: bool = False) -> History:
-    return History(recording.tables, pid, on_devices=on_devices)
+    return History(recording.rows, pid, on_devices=on_devices)
 
 
 class Description(NamedTuple):
@@ -59,14 +58,14 @@ class Description(NamedTuple):
 class History:
     """What the tables say of one process's heap. ``on_devices``: bytes are those of tensors on GPUs."""
 
-    def __init__(self, tables: Mapping[str, pd.DataFrame], pid: int, *, on_devices: bool = False) -> None:
+    def __init__(self, tables: Mapping[str, Rows], pid: int, *, on_devices: bool = False) -> None:
         rows = _of_process(tables, "heap_nodes", pid)
         self._rows = _on_devices(rows) if on_devices else rows
         self._take = _whole(self._rows, "take")
         self._node = _whole(self._rows, "node")
         self._dominator = _whole(self._rows, "dominator_node", "path_node")
         self._is_named = self._rows["is_named"].to_numpy(dtype=bool, na_value=False)
-        self._figures = [self._rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in FIGURES]
+        self._figures = [self._rows[name].to_numpy(dtype=np.float64) for name in FIGURES]
         self._told: dict[int, Description] = {}  # by the position of a row
         self.successors_names = _names_of_successors(self._rows)
         self._children = _cells_by_take(tables, "heap_children", pid, _CHILDREN, on_devices)
@@ -127,19 +126,19 @@ class History:
         return (self._told[at] for at in positions)
 
 
-def _of_process(tables: Mapping[str, pd.DataFrame], table: str, pid: int) -> pd.DataFrame:
+def _of_process(tables: Mapping[str, Rows], table: str, pid: int) -> Rows:
     rows = tables[table]
     return only(rows, rows["pid"] == pid)
 
 
-def _whole(rows: pd.DataFrame, column: str, otherwise: str | None = None) -> NDArray[np.int64]:
+def _whole(rows: Rows, column: str, otherwise: str | None = None) -> NDArray[np.int64]:
     """``otherwise``: the column that says it where this one does not; else that is 0."""
     found = rows[column] if otherwise is None else rows[column].fillna(rows[otherwise])
     return found.to_numpy(dtype=np.int64, na_value=0)
 
 
 def _cells_by_take(
-    tables: Mapping[str, pd.DataFrame], table: str, pid: int, columns: Sequence[str], on_devices: bool
+    tables: Mapping[str, Rows], table: str, pid: int, columns: Sequence[str], on_devices: bool
 ) -> dict[int, list[tuple[Any, ...]]]:
     rows = _of_process(tables, table, pid)
     rows = rows.assign(retained_bytes=rows["retained_device_bytes"].fillna(0)) if on_devices else rows
@@ -149,12 +148,12 @@ def _cells_by_take(
     return found
 
 
-def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
+def _on_devices(rows: Rows) -> Rows:
     """What they hold of GPUs, in the place of what they hold of the process; only what holds some, and ways to it."""
     held = rows["retained_device_bytes"].fillna(0)
     rows = rows.assign(retained_bytes=held, **dict.fromkeys(_NOTHING_OF_THE_PROCESS, 0))
     above = {number: ways for number, *ways in cells(rows, "node", "path_node", "dominator_node")}
-    holding = set(rows.loc[held > 0, "node"].astype(int))
+    holding = set(rows["node"][held > 0])
     waiting = list(holding)
     while waiting:
         further = set(above.get(waiting.pop(), ())) - holding
@@ -163,14 +162,14 @@ def _on_devices(rows: pd.DataFrame) -> pd.DataFrame:
     return only(rows, rows["node"].isin(list(holding)))
 
 
-def _user_modules(tables: Mapping[str, pd.DataFrame], pid: int) -> dict[Any, Any]:
+def _user_modules(tables: Mapping[str, Rows], pid: int) -> dict[Any, Any]:
     """{name: file}: those of any process, but ``__main__`` is the program of this one, or of whom it forked.
 
     Of a notebook that is its cells, of which none has a file.
     """
     sources, notes = tables["sources"], tables["agent_notes"]
     own = only(sources, sources["pid"] == pid)
-    forked = only(notes, notes["pid"].eq(pid).fillna(False) & notes["note"].eq("forked").fillna(False))
+    forked = only(notes, (notes["pid"] == pid) & (notes["note"] == "forked"))
     others = dict(zip(sources["module"], sources["file"]))
     if not len(forked):
         others.pop("__main__", None)
@@ -184,7 +183,7 @@ def is_cell(module: str, file: str) -> bool:
     return file.rpartition("/")[2] == module and module.endswith(".py")
 
 
-def _names_of_successors(rows: pd.DataFrame) -> list[tuple[int, str, str]]:
+def _names_of_successors(rows: Rows) -> list[tuple[int, str, str]]:
     """(node, edge_kind, edge_name) of what an attribute or a local got as its new value before that name was looked up.
 
     Where one object never had two of a type at a time, what it has now of that type has the name that others had.

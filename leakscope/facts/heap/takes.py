@@ -7,10 +7,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from ...storage import Recording
+from ...storage import Column, Recording, Rows
 from ...units import FEWEST
 from ..remembered import remembered
 from ..tables import AT_EXIT, cells, figures, narrow, only
@@ -96,7 +95,7 @@ class _Graphs:
 @remembered
 def takes_of(recording: Recording, pid: int) -> Takes:
     """All snapshots of a process."""
-    rows = _of_process(narrow(recording.tables["takes"], *_ASKED), pid)
+    rows = _of_process(narrow(recording.rows["takes"], *_ASKED), pid)
     number = _whole(rows["take"])
     return Takes(
         number=number,
@@ -138,21 +137,21 @@ def sampled_takes(recording: Recording, pid: int) -> set[int]:
 
 @remembered
 def _graphs_of(recording: Recording, pid: int) -> _Graphs:
-    rows = _of_process(recording.tables["heap_graphs"], pid)
+    rows = _of_process(recording.rows["heap_graphs"], pid)
     return _Graphs(_whole(rows["take"]), _flags(rows["weighs_tensors"]), _flags(rows["is_sampled"]))
 
 
-def _of_process(rows: pd.DataFrame, pid: int) -> pd.DataFrame:
+def _of_process(rows: Rows, pid: int) -> Rows:
     """Its rows that have the number of their snapshot, by that."""
     take = figures(rows, "take")
     is_own = (figures(rows, "pid") == pid) & ~np.isnan(take)
     is_in_order = (np.diff(take[is_own]) >= 0).all()
-    return only(rows, is_own) if is_in_order else only(rows, is_own).sort_values("take", kind="stable")
+    return only(rows, is_own) if is_in_order else only(rows, is_own).sort_values("take")
 
 
-def _whole(column: pd.Series[int]) -> NDArray[np.int64]:
+def _whole(column: Column) -> NDArray[np.int64]:
     return column.to_numpy().astype(np.int64)
 
 
-def _flags(column: pd.Series[bool]) -> Mask:
+def _flags(column: Column) -> Mask:
     return column.fillna(False).to_numpy(dtype=bool)

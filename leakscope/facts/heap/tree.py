@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
+import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import BadInput
 from ...findings import AGENT
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ..tables import AT_EXIT, cells, only
 from .graph import graph_places
 from .naming import MODULES
@@ -67,24 +68,25 @@ def heap_tree(
     to the very last. Who held what is told as it was then. ``on_devices``: all bytes are those of tensors on GPUs.
     **Errors** BadInput: no process, or not this one, has a graph.
     """
-    graphs = recording.tables["heap_graphs"]
+    graphs = recording.rows["heap_graphs"]
     graphs = only(graphs, graphs["take"].notna() & graphs["pid"].notna()).sort_values("take")
     weight = "device_bytes" if on_devices else "retained_bytes"
     if on_devices and not graphs[weight].notna().any():
         raise BadInput(f"{recording.path}: no snapshot in it knows of tensors on a GPU")
     at_exit = _made_at_exit(recording, graphs)
-    shown = graphs if at_end or at_s is not None else graphs[~at_exit]
+    is_shown = np.full(len(graphs), True) if at_end or at_s is not None else ~at_exit
     # A process whose only snapshot is that of its end is shown as it ended.
-    shown = only(graphs, graphs.index.isin(shown.index) | ~graphs["pid"].isin(shown["pid"]))
-    last = shown.groupby("pid")[weight].last().sort_values(ascending=False)
-    pids = [int(one) for one in last.index]
+    is_shown |= ~graphs["pid"].isin(graphs["pid"][is_shown]).values
+    shown = only(graphs, is_shown)
+    last = shown.drop_duplicates("pid", keep="last").sort_values(weight, ascending=False)
+    pids = last["pid"].tolist()
     if not pids:
         raise BadInput(f"{recording.path}: {_NO_GRAPH}")
     pid = pids[0] if pid is None else pid
     if pid not in pids:
         raise BadInput(f"process {pid}: has no heap graph; those that have: {', '.join(map(str, pids))}")
-    left_out = only(graphs, (graphs["pid"] == pid) & ~graphs.index.isin(shown.index))
-    takes = takes_with_graph(recording, pid, but=left_out["take"])
+    left_out = only(graphs, (graphs["pid"] == pid) & ~is_shown)
+    takes = takes_with_graph(recording, pid, but=left_out["take"].tolist())
     own = only(shown, (shown["pid"] == pid) & shown["take"].isin(takes))
     if at_s is not None:
         own = own.head(_nearest(own["time_s"].to_numpy(dtype="float64"), at_s) + 1)
@@ -101,16 +103,15 @@ def heap_tree(
         recording, pid, takes, on_devices=on_devices, weighs_alike=True
     ))),
         float(left_out["time_s"].iloc[-1]) if len(left_out) else None,
-        tuple(own["is_sampled"].fillna(False).astype(bool)),
+        tuple(own["is_sampled"].fillna(False)),
     )  # fmt: skip
 
 
-def _made_at_exit(recording: Recording, graphs: pd.DataFrame) -> pd.Series[bool]:
+def _made_at_exit(recording: Recording, graphs: Rows) -> NDArray[np.bool_]:
     """Of each graph, whether its snapshot was made as the process ended in order: after an exception frames stand."""
-    takes = recording.tables["takes"]
+    takes = recording.rows["takes"]
     at_exit = {(pid, take) for pid, take, reason in cells(takes, "pid", "take", "reason") if reason == AT_EXIT}
-    is_so = [key in at_exit for key in cells(graphs, "pid", "take")]
-    return pd.Series(is_so, index=graphs.index, dtype=bool)
+    return np.array([key in at_exit for key in cells(graphs, "pid", "take")], dtype=bool)
 
 
 def _nearest(times_s: Floats, time_s: float) -> int:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ... import outside
-from ...storage import Recording
+from ...storage import Recording, Row, Rows
 from ...units import EXIT_NOTE, MUCH, GiB, format_bytes, format_duration
 from .. import imported
-from ..tables import Row, by_process, cells, fell_silent, figures, only, process_name, process_names, records, text_of
+from ..tables import by_process, cells, fell_silent, figures, only, process_name, process_names, records, text_of
 
 _LEAST_LIFE_S = 3.0  # a process that lives shorter gets no snapshot anyway
 _MOST_NOTES = 4
@@ -33,9 +32,9 @@ _LEFT_UNDONE = {
 }
 
 
-def notes_of_agents(recording: Recording) -> pd.DataFrame:
+def notes_of_agents(recording: Recording) -> Rows:
     """Rows of ``agent_notes``, but for those of an agent that did not begin."""
-    notes = recording.tables["agent_notes"]
+    notes = recording.rows["agent_notes"]
     return only(notes, notes["note"] != _NO_AGENT)
 
 
@@ -54,17 +53,16 @@ def not_looked_at(recording: Recording, window_s: tuple[float, float] | None = N
 
 def other_mallocs(recording: Recording) -> dict[str, bool]:
     """What served malloc in place of libc, of all processes: whether it said what it has in use and keeps free."""
-    rows = recording.tables["sentinels"]
+    rows = recording.rows["sentinels"]
     rows = only(rows, rows["malloc_library"].notna())
     if not len(rows):
         return {}
-    known = rows.groupby("malloc_library")["malloc_free_bytes"].count()
-    return {str(library): bool(count) for library, count in known.items()}
+    return {library: own["malloc_free_bytes"].count() > 0 for library, own in rows.groupby("malloc_library")}
 
 
 def _labels(recording: Recording) -> Callable[[int, int], str]:
     """``train.py[4711]``, of pid and start ticks."""
-    known = process_names(records(recording.tables["processes"]))
+    known = process_names(records(recording.rows["processes"]))
     return lambda pid, ticks: f"{known.get((pid, ticks), 'process')}[{int(pid)}]"
 
 
@@ -80,7 +78,7 @@ def _of_other_mallocs(recording: Recording) -> list[str]:
 def _left_undone(recording: Recording, window_s: tuple[float, float] | None) -> list[str]:
     """What the agents wrote down about snapshots they did not take, each thing once."""
     texts: dict[str, dict[str, None]] = {}
-    for note, text in cells(recording.tables["agent_notes"], "note", "text"):
+    for note, text in cells(recording.rows["agent_notes"], "note", "text"):
         if text is not None and note in _LEFT_UNDONE:
             texts.setdefault(_LEFT_UNDONE[note], {})[text] = None
     failed, of_gpu, unsampled, fewer = (
@@ -93,8 +91,8 @@ def _left_undone(recording: Recording, window_s: tuple[float, float] | None) -> 
 
 def _without_snapshots(recording: Recording, window_s: tuple[float, float] | None) -> list[str]:
     """Since when and until when no snapshot saw a process, and why its agent made none: of each reason the first."""
-    notes, label = recording.tables["agent_notes"], _labels(recording)
-    taken = {key: figures(rows, "time_s") for key, rows in by_process(recording.tables["takes"])}
+    notes, label = recording.rows["agent_notes"], _labels(recording)
+    taken = {key: figures(rows, "time_s") for key, rows in by_process(recording.rows["takes"])}
     told: dict[str, tuple[str, str]] = {}
     whose: dict[str, dict[str, None]] = {}
     for pid, ticks, at_s, note, text in cells(notes, "pid", "start_ticks", "time_s", "note", "text"):
@@ -120,8 +118,8 @@ def _without_snapshots(recording: Recording, window_s: tuple[float, float] | Non
 
 def _without_graph(recording: Recording) -> list[str]:
     """Why the heap could not be read as a whole, each reason once; of processes that could read it later, nothing."""
-    read = set(cells(recording.tables["heap_graphs"], "pid", "start_ticks"))
-    said = cells(recording.tables["agent_notes"], "note", "text", "pid", "start_ticks")
+    read = set(cells(recording.rows["heap_graphs"], "pid", "start_ticks"))
+    said = cells(recording.rows["agent_notes"], "note", "text", "pid", "start_ticks")
     why = dict.fromkeys(
         text for note, text, *process in said
         if note == "no-heap-graph" and text is not None and tuple(process) not in read
@@ -131,12 +129,12 @@ def _without_graph(recording: Recording) -> list[str]:
 
 def _reduced(recording: Recording) -> list[str]:
     """Processes with more objects than could be looked at without a pause that somebody would notice."""
-    notes = recording.tables["agent_notes"]
+    notes = recording.rows["agent_notes"]
     notes = only(notes, notes["note"] == "reduced-take").drop_duplicates(["pid", "start_ticks"])
     if not len(notes):
         return []
-    label, graphs = _labels(recording), recording.tables["heap_graphs"]
-    whole = graphs[~graphs["is_sampled"].fillna(False).astype(bool)].groupby("pid")["time_s"].min()
+    label, graphs = _labels(recording), recording.rows["heap_graphs"]
+    whole = {pid: own["time_s"].min() for pid, own in graphs[~graphs["is_sampled"].fillna(False)].groupby("pid")}
 
     def who(pid: Any, ticks: Any, time_s: float) -> str:
         since = f", from {format_duration(time_s)} on" if whole.get(pid, time_s) < time_s else ""  # not all along
@@ -180,7 +178,7 @@ def _without_inside_view(recording: Recording) -> list[str]:
 
 def _fallen_silent(recording: Recording) -> Iterator[tuple[str, str]]:
     """(until when it was seen from inside, process) where its agent said nothing more, though it went on."""
-    tables = recording.tables
+    tables = recording.rows
     exits = only(tables["agent_notes"], tables["agent_notes"]["note"] == EXIT_NOTE)
     ended = {(pid, ticks): at_s for pid, ticks, at_s in cells(exits, "pid", "start_ticks", "time_s")}
     lived = {key: figures(rows, "time_s")[[0, -1]] for key, rows in by_process(tables["process_samples"])}
@@ -197,12 +195,12 @@ def _blind(recording: Recording) -> list[dict[str, Any]]:
     """Rows of Python processes without an agent that lived long enough for one to say so."""
     known = {
         (pid, ticks)
-        for pid, ticks, note in cells(recording.tables["agent_notes"], "pid", "start_ticks", "note")
+        for pid, ticks, note in cells(recording.rows["agent_notes"], "pid", "start_ticks", "note")
         if note not in (None, _NO_AGENT)
     }
     return [
         row
-        for row in records(recording.tables["processes"], "pid", "start_ticks", "exe", "comm", "cmdline")
+        for row in records(recording.rows["processes"], "pid", "start_ticks", "exe", "comm", "cmdline")
         if None not in (row["pid"], row["start_ticks"])
         and (row["pid"], row["start_ticks"]) not in known
         and _is_python(row)
@@ -218,7 +216,7 @@ def blind_spot(recording: Recording, pid: int | None) -> str | None:
     if str((recording.meta.get("options") or {}).get("agent")) in ("off", "False"):
         return "recorded with --agent off: record it without that"
     blind = [row for row in _blind(recording) if pid is None or int(row["pid"]) == pid]
-    if not blind or (pid is None and len(recording.tables["sentinels"])):
+    if not blind or (pid is None and len(recording.rows["sentinels"])):
         return None
     if refused := _refused(recording, blind[0]):
         return refused
@@ -244,12 +242,12 @@ def foreign(recording: Recording, pid: int, start_ticks: int) -> Foreign | None:
     """
     if imported.files(recording):
         return None
-    rows = records(recording.tables["processes"], "pid", "start_ticks", "ppid", "exe", "comm", "cmdline")
+    rows = records(recording.rows["processes"], "pid", "start_ticks", "ppid", "exe", "comm", "cmdline")
     row = next((row for row in rows if (row["pid"], row["start_ticks"]) == (pid, start_ticks)), None)
     program = text_of(row, "exe") or text_of(row, "comm")
     if row is None or program is None or _is_python(row):
         return None
-    notes = recording.tables["agent_notes"]
+    notes = recording.rows["agent_notes"]
     if bool(_is_of(notes, row).any()):  # Python, built into a program of another name
         return None
     parent = next((other for other in rows if other["pid"] == row["ppid"]), None)
@@ -262,12 +260,12 @@ def _is_python(row: Row) -> bool:
 
 
 def _life_s(recording: Recording, row: Row) -> float:
-    samples = recording.tables["process_samples"]
+    samples = recording.rows["process_samples"]
     own_s = figures(samples, "time_s")[_is_of(samples, row)]
     return float(own_s.max() - own_s.min()) if len(own_s) else 0.0
 
 
-def _is_of(rows: pd.DataFrame, process: Row) -> NDArray[np.bool_]:
+def _is_of(rows: Rows, process: Row) -> NDArray[np.bool_]:
     of_pid, of_ticks = (figures(rows, name) == process[name] for name in ("pid", "start_ticks"))
     is_so: NDArray[np.bool_] = of_pid & of_ticks
     return is_so
@@ -278,14 +276,14 @@ def _refused(recording: Recording, row: Row) -> str | None:
 
     A process that was forked says nothing: it runs the program of another, which did.
     """
-    notes = recording.tables["agent_notes"]
+    notes = recording.rows["agent_notes"]
     notes = only(notes, notes["note"] == _NO_AGENT)
     if not len(notes):
         return None
     notes = notes.dropna(subset=["pid", "start_ticks", "text"])
     own = only(notes, _is_of(notes, row))
     if not len(own) and len(notes) and (exe := text_of(row, "exe")):
-        processes = recording.tables["processes"]
+        processes = recording.rows["processes"]
         alike = only(processes, processes["exe"] == exe)
         own = only(notes, notes["pid"].isin(alike["pid"]) & notes["start_ticks"].isin(alike["start_ticks"]))
     return None if not len(own) else str(own["text"].iloc[0])
@@ -296,7 +294,7 @@ def _reason(recording: Recording, row: Row) -> str:
 
     A limit that the program set itself comes after the agent, who then was there.
     """
-    limits = recording.tables["limit_samples"]
+    limits = recording.rows["limit_samples"]
     limits = only(limits, _is_of(limits, row)).drop_duplicates("limit_name")
     for name, limit_bytes in cells(limits, "limit_name", "limit_bytes"):
         least_bytes, command = _SCARCE.get(str(name), (0, ""))

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
-from ...storage import Recording, derived
+from ...storage import Recording, Row, Rows, derived
 from ...units import spans
 from ..growth.tree import tree_growth
 from ..tables import int_of, only
@@ -18,7 +16,7 @@ _MOST_NAMED = 8  # ranges of ranks in one sentence
 
 def ranks_in(recording: Recording) -> list[int]:
     """The ranks that its processes say they are of, in order; empty where none says."""
-    return sorted({int(rank) for rank in recording.tables["processes"]["rank"].dropna().unique()})
+    return sorted({int(rank) for rank in recording.rows["processes"]["rank"].dropna().unique()})
 
 
 def of_rank(recording: Recording, rank: int) -> Recording:
@@ -26,7 +24,7 @@ def of_rank(recording: Recording, rank: int) -> Recording:
 
     It ended as that process did, where the kernel told.
     """
-    processes = recording.tables["processes"]
+    processes = recording.rows["processes"]
     own = only(processes, processes["rank"] == rank).sort_values("born_mono_ns")
     first = own.iloc[0]
     pids = own["pid"].dropna().unique()
@@ -67,21 +65,19 @@ def who_leaks(leaking: Sequence[int], steady: Sequence[int], count: int) -> str:
     return f"{said}, the other {does}" if len(steady) == 1 else f"{said}, the other {len(steady)} {does}"
 
 
-def _of_pids(recording: Recording, table: str, pids: Iterable[Any]) -> pd.DataFrame:
-    rows = recording.tables[table]
+def _of_pids(recording: Recording, table: str, pids: Iterable[Any]) -> Rows:
+    rows = recording.rows[table]
     if "pid" not in rows:
         return rows
-    own: pd.DataFrame = only(rows, rows["pid"].isna() | rows["pid"].isin(pids))
-    return own.reset_index(drop=True)
+    return only(rows, rows["pid"].isna() | rows["pid"].isin(pids))
 
 
-def _rooted(own: pd.DataFrame, pid: int) -> pd.DataFrame:
-    rows = own.sort_index().reset_index(drop=True)
-    rows["is_root"] = (rows["pid"] == pid).astype("boolean")
-    return rows
+def _rooted(own: Rows, pid: int) -> Rows:
+    rows = own.sort_values(("pid", "start_ticks", "time_mono_ns"))
+    return rows.assign(is_root=rows["pid"] == pid)
 
 
-def _ended(row: pd.Series[Any]) -> list[Any] | None:
+def _ended(row: Row) -> list[Any] | None:
     signal, code = int_of(row, "exit_signal"), int_of(row, "exit_code")
     if signal:
         return ["signal", None, signal]

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ...agent import libraries
 from ...findings import LedgerRow
-from ...storage import Recording
+from ...storage import Recording, Rows
 from ...units import MOST
 from ..code.adding import Line, Source
 from ..code.starts import calls, mentions
@@ -29,11 +28,11 @@ class Segments(NamedTuple):
 
     kind: str
     name: str
-    rows: pd.DataFrame
+    rows: Rows
 
     def at(self, column: str, time_s: Floats) -> Floats:
         """A column at each moment: what was last seen, and 0 before."""
-        rows = self.rows.sort_values("time_s", kind="stable")
+        rows = self.rows.sort_values("time_s")
         values = np.concatenate([[0.0], rows[column].to_numpy(dtype=np.float64)])
         seen = np.searchsorted(rows["time_s"].to_numpy(dtype=np.float64), time_s, side="right")
         return np.asarray(values[seen], dtype=np.float64)
@@ -41,8 +40,8 @@ class Segments(NamedTuple):
 
 def segments_of_job(recording: Recording, everyone: Sequence[Process], sources: Sequence[Source]) -> list[Segments]:
     """Without those of others on the machine."""
-    tracked = recording.tables["tracked_segments"]
-    groups = recording.tables["shared_segments"].groupby(["segment_kind", "segment_name"])
+    tracked = recording.rows["tracked_segments"]
+    groups = recording.rows["shared_segments"].groupby(["segment_kind", "segment_name"])
     found = [Segments(str(kind), str(name), rows) for (kind, name), rows in groups]
     return [one for one in found if _is_the_jobs(one, tracked, everyone, sources)]
 
@@ -69,14 +68,12 @@ def made_as(name: str) -> libraries.Thing:
     return next(thing for thing in libraries.all_of(libraries.SHARED) if name.startswith(thing.name))
 
 
-def _is_the_jobs(
-    segments: Segments, tracked: pd.DataFrame, everyone: Sequence[Process], sources: Sequence[Source]
-) -> bool:
+def _is_the_jobs(segments: Segments, tracked: Rows, everyone: Sequence[Process], sources: Sequence[Source]) -> bool:
     """Python's tracker has them on its list; or a process of the tree was seen with one, or the sources make such."""
     share = _tracked_share(segments, tracked)
     if share is not None and not mentions(sources, *_UNTRACKED):
         return share >= MOST
-    if segments.kind != DEV_SHM or segments.rows["mapped_by"].fillna("").ne("").any():
+    if segments.kind != DEV_SHM or any(segments.rows["mapped_by"]):
         return True
     makers = ("resource-tracker", "shm-manager")
     if segments.name.startswith("psm_") and any(process.role in makers for process in everyone):
@@ -84,7 +81,7 @@ def _is_the_jobs(
     return making_line(sources, segments.name) is not None
 
 
-def _tracked_share(segments: Segments, tracked: pd.DataFrame) -> float | None:
+def _tracked_share(segments: Segments, tracked: Rows) -> float | None:
     """Of what there was of a name when the trackers looked, what the job had made. None: no tracker looked."""
     if segments.kind != DEV_SHM:
         return None

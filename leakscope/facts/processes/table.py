@@ -10,19 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ...findings import ProcessRow
 from ...signals import Signal
-from ...storage import Recording
+from ...storage import Recording, Row, Rows
 from ...units import FEWEST, HARDLY, over
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..series.arithmetic import Floats, level_at
-from ..tables import Row, by_process, cells, int_of, only, process_names, records, series, text_of
+from ..tables import by_process, cells, int_of, only, process_names, records, series, text_of
 
 IDLE_SHARE = HARDLY  # of a core: a worker that waits in a poll loop uses less
 _TICK_S = 0.02  # CPU time is counted in ticks, and a look of ours takes one or two
@@ -61,7 +59,7 @@ class Process:
     died_s: float
     exit_code: int | None
     exit_signal: int | None
-    samples: pd.DataFrame
+    samples: Rows
     growth: ProcessGrowth | None
 
     @property
@@ -77,7 +75,7 @@ class Process:
         return self.died_s != float("inf") and self.exit_code is None and self.exit_signal is None
 
     @cached_property
-    def last(self) -> pd.Series[Any] | None:
+    def last(self) -> Row | None:
         """Its last sample with memory: one that is exiting shows as empty."""
         known = only(self.samples, self.samples["rss_bytes"].fillna(0) > 0)
         return known.iloc[-1] if len(known) else None
@@ -267,9 +265,9 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
     told = _roles_told(recording)
     grown = {(p.pid, p.start_ticks): p for p in growth.processes}
     found = []
-    samples = dict(by_process(recording.tables["process_samples"]))
-    none = recording.tables["process_samples"].iloc[:0]
-    rows = records(recording.tables["processes"], *_TOLD)
+    samples = dict(by_process(recording.rows["process_samples"]))
+    none = recording.rows["process_samples"].iloc[:0]
+    rows = records(recording.rows["processes"], *_TOLD)
     names = process_names(rows)
     for row in rows:
         key = int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0
@@ -301,7 +299,7 @@ def processes(recording: Recording, growth: TreeGrowth) -> list[Process]:
 def _roles_told(recording: Recording) -> dict[int, str]:
     """Roles of forks that only their parent knows, by pid as the job sees it."""
     told: dict[int, str] = {}
-    notes = recording.tables["agent_notes"]
+    notes = recording.rows["agent_notes"]
     for pid, note, text in cells(notes, "pid", "note", "text"):
         by = str(text).partition(":")[0].removeprefix("forked by ")
         if note == "forked" and by in _FORKED_BY:
@@ -311,7 +309,7 @@ def _roles_told(recording: Recording) -> dict[int, str]:
         ("compile_counters", "compile_worker_pids", COMPILE_WORKER),
     )
     for table, column, role in tables:
-        for (text,) in dict.fromkeys(cells(recording.tables[table], column)):
+        for (text,) in dict.fromkeys(cells(recording.rows[table], column)):
             told.update({int(pid): role for pid in str(text).split(",") if pid.isascii() and pid.isdigit()})
     return told
 

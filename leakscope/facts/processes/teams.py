@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from ...storage import Recording
+from ...storage import Recording, Row, Rows
 from ...units import MOST, SOON_S
 from ..code.adding import Holder, Line, adding_lines
 from ..code.index import Source
@@ -94,7 +93,7 @@ def teams(
 ) -> list[Team]:
     """Teams by their parent, loader workers first; compile workers are told of by themselves."""
     known = {process.pid: process for process in everyone}
-    forked = {pid for pid, note in cells(recording.tables["agent_notes"], "pid", "note") if note == "forked"}
+    forked = {pid for pid, note in cells(recording.rows["agent_notes"], "pid", "note") if note == "forked"}
     found: dict[tuple[bool, int], list[Process]] = defaultdict(list)
     for process in known.values():
         if process.growth is None or process.role == COMPILE_WORKER:
@@ -114,9 +113,9 @@ def _team(
     ppid = workers[0].ppid
     alive = _alive(workers, growth.end_s)
     gained = [gains(worker, *_window(growth, worker)) for worker in alive]
-    loader = _loader_of(recording.tables["loaders"], {worker.pid for worker in workers})
+    loader = _loader_of(recording.rows["loaders"], {worker.pid for worker in workers})
     trainer_pid = int_of(loader, "pid") or ppid
-    takes = copied_by_takes(recording.tables["takes"], recording.tables["processes"]).get(ppid, ())
+    takes = copied_by_takes(recording.rows["takes"], recording.rows["processes"]).get(ppid, ())
     first_s, last_s = min(worker.born_s for worker in workers), max(worker.died_s for worker in workers)
     return Team(
         is_loader=workers[0].role == DATALOADER_WORKER,
@@ -153,10 +152,9 @@ def _window(growth: TreeGrowth, worker: Process) -> tuple[float, float]:
     return max(growth.start_s, min(first_s + _WARM_UP_S, last_s)), min(growth.end_s, last_s)
 
 
-def _loader_of(loaders: pd.DataFrame, pids: set[int]) -> pd.Series[Any] | None:
+def _loader_of(loaders: Rows, pids: set[int]) -> Row | None:
     """The newest iterator that has one of these workers."""
-    named = [any(pid in pids for pid in _pids(text)) for text in loaders["worker_pids"]]
-    own = loaders[named]
+    own = loaders[loaders["worker_pids"].map(lambda text: any(pid in pids for pid in _pids(text)))]
     return own.iloc[-1] if len(own) else None
 
 

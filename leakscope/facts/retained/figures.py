@@ -24,6 +24,7 @@ from ..heap.comparable import Heap, tensor_count_at
 from ..heap.owners import graph_below, heaviest_leaf
 from ..heap.place import GRAPH_TYPE, Place
 from ..series.arithmetic import Floats, level_at
+from ..tables import only
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import are_results_of_cells, holder_name, named_in, removed_at
 from ..where.stacks import GrowthLine, lines_of
@@ -291,11 +292,11 @@ def _making_as_many(look: Look, process: ProcessGrowth, sources: Sequence[Source
         return ()
     types, first, last = process.rows("object_types"), look.heap.takes[0], look.heap.takes[-1]
     own = {source.module for source in sources}
-    counts = types.pivot_table(index="type_name", columns="take", values="object_count", aggfunc="sum").reindex(
-        columns=[first, last], fill_value=0
-    )
-    gained = (counts[last] - counts[first].fillna(0)) / max(float(place.length[-1] - place.length[0]), 1.0)
-    for name in gained.index[(gained - 1).abs() < SOME]:
+    counts = [only(types, types["take"] == take).sums("type_name", "object_count") for take in (first, last)]
+    members = max(float(place.length[-1] - place.length[0]), 1.0)
+    for name, count in counts[1].items():
+        if abs((count - counts[0].get(name, 0)) / members - 1) >= SOME:
+            continue
         made = {(one.line.file, one.line.line): one.line for one in calls(sources, tail(name))}
         if len(made) == 1 and "." in name and name.rpartition(".")[0] not in own:
             return list(made.values())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
+from ...storage import Rows
 from ..heap.comparable import Heap
 from ..heap.place import Place
 from ..tables import cells
@@ -11,7 +10,7 @@ from ..tables import cells
 _OF_SETS = ("parameter", "buffer", "gradient", "optimizer-state", "master-weight")
 
 
-def named_sets(seen: Heap, rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Place]]:
+def named_sets(seen: Heap, rows: Rows) -> tuple[Rows, dict[str, Place]]:
     """Rows of one process of a table with ``weight_set``, which is a path where they have the number of an object.
 
     Several that one path leads to are numbered: ``main() model``, ``main() model #2``. A loose tensor is told by the

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from ...storage import Rows
 from ..tables import cells
 
 Singles = NDArray[np.float32]
@@ -138,7 +138,7 @@ class Likeness:
     repeats: float  # how many tensors of the original each equal one stands for: above 1, a template
 
 
-def rounds_of(weights: pd.DataFrame) -> list[Round]:
+def rounds_of(weights: Rows) -> list[Round]:
     """The rounds of one process by time, from its rows of table ``weights``."""
     time_s: dict[int, float] = {}
     tensors: dict[int, dict[str, list[_Tensor]]] = {}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from ...storage import Row, Rows
 from ...units import TOLD_S
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..remembered import remembered
 from ..series.arithmetic import Floats
-from ..tables import int_of, only, text_of
+from ..tables import figures, int_of, only, records, text_of
 
 TABLE = "allocation_stacks"
 _MAPPED = "mmap"
@@ -120,13 +119,13 @@ def course(growth: TreeGrowth, process: ProcessGrowth, files: Sequence[str]) -> 
     """
     rows = process.rows(TABLE)
     rows = only(rows, rows["allocator"].isin(NATIVE) & (rows["time_s"] <= growth.end_s))
-    is_own = rows["stack"].fillna("").map(lambda stack: any(file in stack for file in files)).astype(bool)
-    moments = np.sort(rows["time_s"].unique()).astype(np.float64)
+    is_own = rows["stack"].fillna("").map(lambda stack: any(file in stack for file in files))
+    moments = np.unique(figures(rows, "time_s"))
     own = only(rows, is_own)
-    own = own.assign(variance=own["error_bytes"].astype("float64").fillna(0) ** 2)
+    at = np.searchsorted(moments, figures(own, "time_s"))
     live, variance = (
-        own.groupby("time_s")[name].sum().reindex(moments, fill_value=0).to_numpy(dtype=np.float64)
-        for name in ("live_bytes", "variance")
+        np.bincount(at, np.nan_to_num(values), moments.size).astype(np.float64)
+        for values in (figures(own, "live_bytes"), figures(own, "error_bytes") ** 2)
     )
     return moments, live, variance
 
@@ -148,14 +147,13 @@ def function_name(symbol: str | None) -> str | None:
     return "::".join(parts) or symbol
 
 
-def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]]:
+def _at(rows: Rows, at_s: float) -> dict[tuple[str, ...], Row]:
     """The rows of one moment. Two stacks that look alike (another way through native code) are one."""
-    found: dict[tuple[str, ...], pd.Series[Any]] = {}
-    for _, row in only(rows, rows["time_s"] == at_s).iterrows():
+    found: dict[tuple[str, ...], Row] = {}
+    for row in records(only(rows, rows["time_s"] == at_s)):
         key = tuple(text_of(row, column) or "" for column in _KEY)
         known = found.get(key)
         if known is not None:
-            row = row.copy()
             for column in ("live_bytes", "settled_bytes", "asked_bytes", "sample_count"):
                 row[column] += known[column]
             row["error_bytes"] = round((_error(row) ** 2 + _error(known) ** 2) ** 0.5)
@@ -163,11 +161,11 @@ def _at(rows: pd.DataFrame, at_s: float) -> dict[tuple[str, ...], pd.Series[Any]
     return found
 
 
-def _error(row: pd.Series[Any]) -> float:
+def _error(row: Row) -> float:
     return float(int_of(row, "error_bytes") or 0)
 
 
-def _of(row: pd.Series[Any], first: pd.Series[Any] | None) -> Allocations:
+def _of(row: Row, first: Row | None) -> Allocations:
     def since(column: str) -> float:
         return float(row[column]) - (0.0 if first is None else float(first[column]))
 

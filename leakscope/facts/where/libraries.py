@@ -71,7 +71,7 @@ def left_behind(growth: TreeGrowth, process: ProcessGrowth, sources: Sequence[So
     most = max(found, key=lambda left: left.share)
     if most.share >= GOOD_PART:
         return most
-    is_watched = process.rows("agent_notes")["text"].eq(WATCHED_TEXT).any()
+    is_watched = (process.rows("agent_notes")["text"] == WATCHED_TEXT).any()
     return next(
         (left._replace(share=0.0) for left in found if is_watched and libraries.WATCHER in left.thing.is_), None
     )

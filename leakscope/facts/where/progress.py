@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ...findings import Idle
+from ...storage import Rows
 from ...units import FULL, MOST, SOON_S, TOLD_S
 from ..calls import IMPORTING, MODULE, Call, called_at, calls_of, function_of, who_asked
 from ..code.reading import Reached
@@ -132,14 +132,16 @@ def asked_in_turn(process: ProcessGrowth) -> list[Asked]:
     called = {calls[0]: _called(*calls) for calls in cells(rows.drop_duplicates("stack"), *_CALLS)}
     times = np.unique(figures(rows, "time_s")).tolist()
     before = dict(zip(times, [0.0, *times]))
-    told = rows.groupby(["stack", "time_s"], as_index=False)[["asked_bytes", "live_bytes"]].sum()
-    most = told.groupby("stack")["asked_bytes"].cummax()
-    told["asked_bytes"] -= most.groupby(told["stack"]).shift(fill_value=0)
-    told["live_bytes"] -= told.groupby("stack")["live_bytes"].shift(fill_value=0)
-    told = only(told, told["asked_bytes"] > 0).sort_values("time_s", kind="stable")
+    found = []
+    for stack, own in rows.groupby("stack"):
+        at_s, looks = np.unique(figures(own, "time_s"), return_inverse=True)
+        asked, live = (np.bincount(looks, np.nan_to_num(figures(own, name))) for name in ("asked_bytes", "live_bytes"))
+        more, gained = np.diff(np.maximum.accumulate(asked), prepend=0.0), np.diff(live, prepend=0.0)
+        told = zip(at_s.tolist(), more.tolist(), gained.tolist())
+        found += [(stack, time_s, one, kept) for time_s, one, kept in told if one > 0]
     return [
-        Asked(before[time_s], time_s, *called[stack], float(gained), float(asked))
-        for stack, time_s, asked, gained in cells(told, "stack", "time_s", "asked_bytes", "live_bytes")
+        Asked(before[time_s], time_s, *called[stack], gained, asked)
+        for stack, time_s, asked, gained in sorted(found, key=lambda one: one[1])
     ]
 
 
@@ -195,7 +197,7 @@ def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]
     return sorted((one for one in more if one.bytes > 0), key=lambda one: -one.bytes)
 
 
-def _of_peak(rows: pd.DataFrame, time_s: Floats, at_s: float) -> dict[tuple[Call, str], float] | None:
+def _of_peak(rows: Rows, time_s: Floats, at_s: float) -> dict[tuple[Call, str], float] | None:
     """What was alive at the peak of the telling in which a moment lies, or of one whose peak came right after it; None:
     none was told.
     """
@@ -207,11 +209,11 @@ def _of_peak(rows: pd.DataFrame, time_s: Floats, at_s: float) -> dict[tuple[Call
     told = only(rows, (peak_s > 0) & ((time_s == times[at]) | ((peak_s >= at_s) & (peak_s <= at_s + SOON_S))))
     if not len(told):
         return None
-    sums = told.groupby("time_s")["peak_bytes"].sum()
-    return _by_call(only(told, figures(told, "time_s") == sums.index[int(np.argmax(sums))]), "peak_bytes")
+    sums = told.sums("time_s", "peak_bytes")
+    return _by_call(only(told, told["time_s"] == max(sums, key=sums.__getitem__)), "peak_bytes")
 
 
-def _by_call(rows: pd.DataFrame, column: str) -> dict[tuple[Call, str], float]:
+def _by_call(rows: Rows, column: str) -> dict[tuple[Call, str], float]:
     found: dict[tuple[Call, str], float] = {}
     for size, *called in cells(rows, column, *_CALLS):
         calls, own = _called(*called)
