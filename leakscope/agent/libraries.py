@@ -92,6 +92,9 @@ THINGS = (
     Thing("itertools._tee_dataobject", KEEPER, library="itertools",
           let_go="read the iterators of itertools.tee() at one pace, or make the unread one again: what one has read "
                  "is kept until the others have read it, too"),
+    Thing("itertools.cycle", KEEPER, library="itertools",
+          let_go="go round by a loop (`while True: yield from loader`): itertools.cycle() keeps all that the first "
+                 "round gave, for the rounds to come"),
     Thing("id_to_local_proxy_obj", REGISTRY, library="multiprocessing",
           let_go="store plain values (dict(...), list(...)), no proxies: the manager keeps each proxy that is put into "
                  "another managed object, also after it is taken out"),

@@ -274,7 +274,7 @@ def _registry(one: Held) -> str | None:
         how = _LET_GO.get(at.type_name) or (how if at is one.place or _longer(at) else None)
         if how is not None:
             return how
-    return None
+    return _LET_GO.get(one.named.type_name)  # an iterator of the program's own
 
 
 def _method_with_cache(one: Held) -> dict[str, str] | None:
@@ -471,7 +471,7 @@ def _way_out(one: Held) -> str | None:
     """By its source, the library has a public method that removes from what grows, on an object the path leads by."""
     found = _offered(one) if not one.inner.is_user else None
     if found is None:
-        return None
+        return _limit(one)
     owner, methods = found
     undoes = _undoes(one, methods)
     offered = undoes or " or ".join(f"{owner}.{name}()" for name in methods[:2])
@@ -480,6 +480,16 @@ def _way_out(one: Held) -> str | None:
         repeat = f"let these repeat (no ids), or call {offered} for what is done with"
         return f"{library} keeps an entry in {said} for each new {one.asked}: {repeat}"
     return f"call {offered} once what is made{one.where} is done with: {library} keeps it in {said} until then"
+
+
+def _limit(one: Held) -> str | None:
+    """The library's class can be told how many to keep, and keeps all where it is not."""
+    owner, attribute = one.inner.parent, str(one.inner.reference.variable)
+    if owner is None or not one.library_code.knows_module(owner.type_name.rpartition(".")[0]):
+        return None
+    option = one.library_code.limit(owner.type_name, attribute)
+    made = f"make {tail(owner.type_name)} with {option}=N"
+    return f"{made}: {one.library or 'it'} keeps all in {attribute} where it is not told how many" if option else None
 
 
 def _undoes(one: Held, methods: Sequence[str]) -> str | None:

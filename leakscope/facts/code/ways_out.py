@@ -47,13 +47,31 @@ class Library:
         methods = [one for one in classes if isinstance(one, DEFINED)]
         aliases = [last_name(t) for one in classes for t, v in pairs(one) if last_name(v) == attribute]  # _succ = _adj
         found = {one.name: None for name in (attribute, *aliases) for one in methods if _lets_go(one, name, inner)}
-        private = [name for name in found if name.startswith("_")]  # by which others do so
-        found |= {one.name: None for one in methods if private and _calls_own(one, private)}
         # Who waits in what it fills itself until somebody else is done, as Event.wait() does, lets go of nothing.
         filling = {one.name for one in methods for node in ast.walk(one) for to in added_to(node) if not inner
                    if isinstance(to, ast.Attribute) and to.attr == attribute}  # fmt: skip
+        private = [name for name in found if name.startswith("_") and name not in filling]  # by which others do so
+        found |= {one.name: None for one in methods if private and _calls_own(one, private)}
         offered = (name for name in found if not name.startswith(("_", *_NOT_OFFERED)) and name not in filling)
         return sorted(offered, key=_rank)
+
+    def limit(self, type_name: str, attribute: str) -> str | None:
+        """By which argument a class is told how many members its attribute may have, where it need not be told."""
+        classes = [one for cls in self._with_bases(tail(type_name)) for one in cls.body]
+        methods = [one for one in classes if isinstance(one, DEFINED)]
+        made = next((one for one in methods if one.name == "__init__"), None)
+        compared = [node for one in methods for node in ast.walk(one) if isinstance(node, ast.Compare)]
+        sides = [[one.left, *one.comparators] for one in compared]
+        beside = {
+            last_name(side) for both in sides if any(_is_length(side, attribute) for side in both) for side in both
+        }
+        if made is None or not beside:
+            return None
+        given = [
+            one.arg for one in (*made.args.args[len(made.args.args) - len(made.args.defaults) :], *made.args.kwonlyargs)
+        ]
+        kept = {last_name(to): last_name(value) for node in ast.walk(made) for to, value in pairs(node)}
+        return next((kept[name] for name in sorted(beside - {""}) if kept.get(name) in given), None)
 
     def functions(self, module: str, variable: str) -> list[str]:
         """Those of a module that remove from a variable of it."""
@@ -84,6 +102,12 @@ def emptied_by(type_name: str) -> list[str]:
     except (ImportError, AttributeError):
         return []
     return [method for method in found if method.startswith(("clear", "reset"))]
+
+
+def _is_length(node: ast.expr, attribute: str) -> bool:
+    """``len(self.models)``"""
+    is_asked = isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
+    return isinstance(node, ast.Call) and is_asked and last_name(node.args[0]) == attribute
 
 
 def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:
