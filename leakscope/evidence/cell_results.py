@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..facts.case import Case
@@ -14,7 +14,7 @@ from ..facts.code.syntax import is_load
 from ..facts.heap.comparable import Heap
 from ..facts.heap.place import Place, upwards
 
-_RESULT = re.compile(r"__main__\._(\d+)\b")
+_RESULT = re.compile(r"__main__\.(_(\d+)|_{1,3})(?!\w)")
 _CELL = re.compile(r"<ipython-input-(\d+)-")
 _NAMES = re.compile(r"_{1,3}|_\d+|_oh|Out")  # under which a cell looks at what another returned
 
@@ -38,13 +38,14 @@ def unread_results(case: Case, heap: Heap) -> CellResults | None:
     trees = {number: parse(source.text) for number, source in cells.items()}
     if any(_looks_back(tree) for tree in trees.values()):
         return None
+    shown = sorted(number for number, tree in trees.items() if _returned(tree) is not None)
     kept: dict[int, list[Place]] = {}
     for place in heap.places:
         is_alone = all(is_cell_result(one.path) for one in (place, *place.also_held_by))
-        number = _RESULT.match(place.path)
         is_inside = any(is_cell_result(above.path) for above in upwards(place.parent))
-        if number is not None and is_alone and not is_inside and _is_left(int(number[1]), trees):
-            kept.setdefault(int(number[1]), []).append(place)
+        cell = _number(place.path, shown) if is_alone and not is_inside else None
+        if cell is not None and _is_left(cell, trees):
+            kept.setdefault(cell, []).append(place)
     places = sorted((one for ones in kept.values() for one in ones), key=lambda one: -float(one.deep_bytes[-1]))
     if not places:
         return None
@@ -55,6 +56,20 @@ def unread_results(case: Case, heap: Heap) -> CellResults | None:
     return CellResults(places, sorted(numbers), line, round(sum(float(one.deep_bytes[-1]) for one in places)))
 
 
+def _number(path: str, shown: Sequence[int]) -> int | None:
+    """Of the cell that returned it: ``_`` is the latest of those that returned anything."""
+    found = _RESULT.match(path)
+    if found is None or found[2] is not None:
+        return int(found[2]) if found is not None else None
+    back = len(found[1])
+    return shown[-back] if back <= len(shown) else None
+
+
+def _returned(tree: ast.Module | None) -> ast.expr | None:
+    last = tree.body[-1] if tree is not None and tree.body else None
+    return last.value if isinstance(last, ast.Expr) else None
+
+
 def _looks_back(tree: ast.Module | None) -> bool:
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)] if tree is not None else []
     own = {node.id for node in names if not is_load(node)}
@@ -63,11 +78,8 @@ def _looks_back(tree: ast.Module | None) -> bool:
 
 def _is_left(number: int, trees: Mapping[int, ast.Module | None]) -> bool:
     """Whether no variable has what a cell returned: a later cell gives its name to something else, or deletes it."""
-    tree = trees.get(number)
-    last = tree.body[-1] if tree is not None and tree.body else None
-    if not isinstance(last, ast.Expr):
-        return False
-    if not isinstance(last.value, ast.Name):
-        return isinstance(last.value, ast.Call)
+    returned = _returned(trees.get(number))
+    if not isinstance(returned, ast.Name):
+        return isinstance(returned, ast.Call)
     later = (node for at, one in trees.items() if at > number and one is not None for node in ast.walk(one))
-    return any(isinstance(node, ast.Name) and node.id == last.value.id and not is_load(node) for node in later)
+    return any(isinstance(node, ast.Name) and node.id == returned.id and not is_load(node) for node in later)

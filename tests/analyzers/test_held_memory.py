@@ -87,9 +87,11 @@ def pool_of(
     source: str = POOL,
     yielded: int = 0,
     ran: str = "",
+    looked_cpu_s: float = 0.0,
 ) -> Report:
     """40 s of a trainer of 60 MB, and of four children of it that hold 50 MB each and work when ``busy``.
 
+    ``looked_cpu_s``: what a snapshot of each of them cost, at 26 s.
     ``role``: by whom they were forked, or ``spawn``. ``yielded``: batches of a loader that come after the first look.
     """
     builder = RecordingBuilder(folder).process(100, role="trainer").source(100, "/job/train.py", source)
@@ -109,6 +111,8 @@ def pool_of(
         else:
             builder.process(pid, ppid=100, role="python-fork").note(pid, 0.5, "forked", f"forked by {role}")
         builder.samples(pid, [50 * MB] * 160, every_s=0.25, cpu_s=cpu_s)
+        if looked_cpu_s:
+            builder.take(pid, 1, 26.0, take_cpu_s=looked_cpu_s)
     return analyze(builder.ends(40.0, exit_code=0).open())
 
 
@@ -127,6 +131,15 @@ def test_of_spawned_children_it_is_known_by_what_one_of_them_runs(tmp_path: Path
     stacks = "/lib/multiprocessing/pool.py:125 worker\n/job/train.py:9 score", "/job/train.py:9 serve"
     told = [pool_of(tmp_path / name, lambda s: s < 5, "spawn", ran=ran).findings for name, ran in zip("ab", stacks)]
     assert [says(one.title, "4 pool workers") for findings in told for one in findings] == [True]
+
+
+def test_our_own_looks_keep_no_worker_busy(tmp_path: Path) -> None:
+    """A snapshot of it late in its life: what it cost is known."""
+    told = []
+    for name, cpu_s in (("a", 2.0), ("b", 0.1)):
+        (tmp_path / name).mkdir()
+        told.append(pool_of(tmp_path / name, lambda s: s < 5 or 26 < s < 28, looked_cpu_s=cpu_s))
+    assert [[one.kind for one in report.findings] for report in told] == [["held-memory"], []]
 
 
 def test_the_workers_of_a_loader_that_is_read_are_said(tmp_path: Path) -> None:
@@ -568,6 +581,205 @@ def test_a_graph_that_no_backward_pass_uses_is_told(
     told = [one for one in told if one.wasted]
     assert [one.bytes for one in told] == [200 * MB] * is_told
     assert not told or says(told[0].title, "Watch.reference", "autograd graph")
+
+
+EVALUATES_ANEW = """
+class Judge:
+    def run(self, model):
+        self.scores = model(load())
+        {then}
+
+    def rank(self, row):
+        return int((self.scores > self.scores[row]).sum())
+
+
+def distance(scores, wanted):
+    return (scores - wanted).square().mean()
+
+
+def main():
+    judge, model = Judge(), Model()
+    while True:
+        found = distance(model(load()), load())
+        (found * 2).backward()
+        held = judge.run(model)
+        {step}
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "step", "is_told"),
+    [
+        ("return distance(self.scores, load())", "print(held.item())", True),
+        ("return distance(self.scores, load())", "held.backward()", False),
+        ("self.all = [self.scores]", "sum(judge.all).backward()", False),
+    ],
+)
+def test_a_graph_that_each_evaluation_makes_is_told_where_no_backward_pass_reaches_it(
+    tmp_path: Path, then: str, step: str, is_told: bool
+) -> None:
+    source = EVALUATES_ANEW.format(then=then, step=step)
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", source)
+    builder.samples(100, [400 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner": "Judge", "variable": "scores", "owner_file": "/job/fit.py", "is_user": True}
+    for number, (at_s, size) in enumerate(((9.0, 1), (24.0, 200)), 1):  # at first one was just being made
+        path, inside = "main() judge.scores", {"variable": None, "owner": None, "is_user": False}
+        held = [
+            row(path, type_name="torch.Tensor", deep_bytes=size * MB, **owner),
+            row(f"{path}.grad_fn", type_name="torch autograd graph", deep_bytes=size * MB, parent=path,
+                edge_kind="reference", **inside),
+        ]  # fmt: skip
+        builder.take(100, number, at_s, holders=held, tensor_bytes=size * MB, seen_lines="/job/fit.py:20 main")
+    told = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+    assert [(one.bytes, one.subject.line) for one in told] == [(200 * MB, 4)] * is_told
+
+
+FAILURES = """
+class Importer:
+    def take(self, path):
+        table = read(path)
+        raise ValueError(path)
+
+    def run(self, path):
+        try:
+            self.take(path)
+        except ValueError as error:
+            self.failures.append(Failure(path, error))
+
+    def status(self):
+        return [{read} for one in self.failures]
+"""
+
+
+def failures(folder: Path, read: str, within: str = "main() job.failures") -> Report:
+    """Ten exceptions, each with a frame in which an array of 20 MB is a variable."""
+    builder = RecordingBuilder(folder).process(100).source(100, "/job/load.py", FAILURES.format(read=read))
+    builder.samples(100, [300 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner_file": "/job/load.py", "owner": "Importer", "variable": "failures", "is_user": True}
+    is_list = within.endswith("failures")
+    named = owner if is_list else owner | {"owner": "Importer.run", "variable": "error", "edge_kind": "local"}
+    held = [row(within, type_name="list" if is_list else "load.Failed", deep_bytes=200 * MB, **named)]
+    held[0] |= {"length": 10} if is_list else {}
+    plain = {"edge_kind": "reference", "variable": None, "owner": None, "is_user": False}
+    for at in range(10):
+        above, parts = within, (f"[{at}]", ".error", ".<traceback>", ".<frame>", " table")
+        for step, kind in zip(parts, ("load.Failure", "ValueError", "traceback", "frame", "numpy.ndarray")):
+            about = owner | {"owner": "Importer.take", "variable": "table", "edge_kind": "local"}
+            about = about if kind == "numpy.ndarray" else plain
+            held.append(row(f"{above}{step}", type_name=kind, deep_bytes=20 * MB, parent=above, **about))
+            above += step
+    for number, at_s in enumerate((6.0, 12.0, 18.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=held, array_bytes=200 * MB, seen_lines="/job/load.py:9 Importer.run")
+    return analyze(builder.ends(30.0, exit_code=0).open())
+
+
+def test_what_the_tracebacks_of_kept_exceptions_keep_is_waste(tmp_path: Path) -> None:
+    (finding,) = failures(tmp_path, "str(one.error)").findings
+    assert (finding.wasted, finding.bytes, finding.mechanism) == (True, 200 * MB, "tracebacks")
+    assert finding.subject.line == 11 and says(finding.title, "Importer.failures", "calls that failed")
+    assert finding.edit is not None and "error.with_traceback(None)" in (finding.edit.diff or "")
+
+
+@pytest.mark.parametrize("way", ["read", "raised"])
+def test_what_a_debugger_looks_at_or_is_on_its_way_up_is_not(tmp_path: Path, way: str) -> None:
+    if way == "read":
+        report = failures(tmp_path, "one.error.__traceback__.tb_frame.f_locals")
+    else:
+        report = failures(tmp_path, "str(one.error)", "Importer.run() error")
+    assert not [one for one in report.findings if one.mechanism == "tracebacks"]
+
+
+SENDS = """
+class Sender:
+    def __init__(self):
+        self.recent = deque(maxlen=10)
+
+    def send(self, number):
+        report = Report(number, pack(number))
+        deliver(report.body)
+        self.recent.append(report)
+
+    def status(self):
+        best = min(self.recent, key=lambda one: one.seconds)
+        for one in list(self.recent)[-3:]:
+            print(one.number)
+        return {read}
+
+
+def main():
+    options = parser.parse_args()
+    sender = Sender(options.recent)
+"""
+
+
+def sends(folder: Path, read: str, looked_into: int) -> Report:
+    """Ten objects in a deque, of which each has 20 MB as an attribute; snapshots looked into some of them."""
+    builder = RecordingBuilder(folder).process(100).source(100, "/job/send.py", SENDS.format(read=read))
+    builder.samples(100, [300 * MB] * 120, every_s=0.25)
+    owner: dict[str, Any] = {"owner_file": "/job/send.py", "is_user": True}
+    path = "main() sender.recent"
+    recent = {"owner": "Sender", "variable": "recent", "type_name": "collections.deque", "length": 10}
+    held = [row(path, deep_bytes=200 * MB, **recent, **owner)]
+    member = {"type_name": "__main__.Report", "edge_kind": "item", "variable": None, "owner": None, "is_user": False}
+    for at in range(looked_into):
+        one = f"{path}[{at}]"
+        held.append(row(one, deep_bytes=20 * MB, parent=path, **member))
+        body = {"owner": "Report", "variable": "body", "type_name": "bytes"}
+        held.append(row(f"{one}.body", deep_bytes=20 * MB, parent=one, **body, **owner))
+    rest = 10 - looked_into
+    if rest:
+        held.append(row(f"{path}[*]", deep_bytes=rest * 20 * MB, parent=path, **(member | {"object_count": rest})))
+    for number, at_s in enumerate((6.0, 12.0, 18.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=held, seen_lines="/job/send.py:8 Sender.send")
+    return analyze(builder.ends(30.0, exit_code=0).open())
+
+
+@pytest.mark.parametrize("looked_into", [10, 1])
+def test_what_is_read_of_objects_only_before_they_are_put_there_is_waste(tmp_path: Path, looked_into: int) -> None:
+    """Objects of one class have the same: one that was looked into stands for all."""
+    (finding,) = sends(tmp_path, "best.number", looked_into).findings
+    assert (finding.wasted, finding.subject.line) == (True, 9)
+    assert finding.bytes == pytest.approx(200 * MB, rel=0.1)
+    assert says(finding.title, "Sender.recent", "under body of its members")
+
+
+@pytest.mark.parametrize("read", ["best", "best.body", "sorted(self.recent)", "len(best.pack())", "self.recent[0]"])
+def test_what_may_be_read_of_them_later_is_not(tmp_path: Path, read: str) -> None:
+    assert not [one for one in sends(tmp_path, read, 10).findings if one.wasted]
+
+
+SHOWN = ("rows = load()\nrows\n", "rows = rows[1:]\nrows\n", "{last}\n")
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ("del rows", ["[1] and [2]"]),
+        ("print(1)", ["[1]"]),  # the second is still what rows is
+        ("print(_1.mean())", []),
+        ("Out[2].mean()", []),
+    ],
+)
+def test_results_of_cells_that_no_cell_looks_at_are_told_together(tmp_path: Path, last: str, told: list[str]) -> None:
+    builder = RecordingBuilder(tmp_path).process(100)
+    for number, text in enumerate(SHOWN, 1):
+        module = f"ipython-input-{number}-0abc"
+        builder.source(100, f"<{module}>", text.format(last=last), module)
+    builder.samples(100, [400 * MB] * 120, every_s=0.25)
+    named: dict[str, Any] = {"owner": "__main__", "owner_file": "/job/kernel.py", "edge_kind": "global"}
+    held = [
+        row(f"__main__._{at}", type_name="pandas.DataFrame", deep_bytes=100 * MB, variable=f"_{at}", is_user=False,
+            root_kind="module", **named)
+        for at in (1, 2)
+    ]  # fmt: skip
+    for number, at_s in enumerate((9.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=held, array_bytes=200 * MB, seen_lines="/job/kernel.py:7 main")
+    findings = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+    assert [says(one.title, "IPython's Out", *told) for one in findings] == [True] * len(told)
+    assert [one.bytes for one in findings] == [100 * MB * (1 + ("and" in cells)) for cells in told]
 
 
 CACHED = """

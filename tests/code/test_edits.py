@@ -389,10 +389,12 @@ def test_what_nobody_reads_is_not_put_there(line: str, gone: list[str], came: li
     assert changed(edited("never-read", text, "rows.append")) == (gone, came)
 
 
-def test_an_exception_is_kept_without_its_traceback() -> None:
-    text = "errors = []\ntry:\n    work()\nexcept ValueError as error:\n    errors.append(error)\n"
+@pytest.mark.parametrize("stored", ["{}", "Failure(name, {})", "Failure(name, error={})"])
+def test_an_exception_is_kept_without_its_traceback(stored: str) -> None:
+    line = f"errors.append({stored})"
+    text = f"errors = []\ntry:\n    work()\nexcept ValueError as error:\n    {line.format('error')}\n"
     found = edited("tracebacks", text, "errors.append")
-    assert changed(found) == (["errors.append(error)"], ["errors.append(error.with_traceback(None))"])
+    assert changed(found) == ([line.format("error")], [line.format("error.with_traceback(None)")])
 
 
 @pytest.mark.parametrize(

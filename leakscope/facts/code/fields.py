@@ -126,6 +126,8 @@ def _asks_for_a_field(node: ast.AST, parents: _Parents, methods: Collection[str]
     above = parents.get(node)
     if isinstance(above, ast.Subscript) and above.value is node:
         return isinstance(above.slice, ast.Constant)
+    if isinstance(above, ast.Compare) and all(isinstance(one, (ast.Is, ast.IsNot)) for one in above.ops):
+        return True
     if not isinstance(above, ast.Attribute):
         return False
     by = parents.get(above)
