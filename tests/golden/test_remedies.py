@@ -12,7 +12,7 @@ from . import RECORDINGS, golden_programs, judge, recording_of
 pytestmark = pytest.mark.golden
 
 SAID = {
-    "retained_objects_numpy_views-leaky": ".copy() of the part",
+    "retained_objects_numpy_views-leaky": "keep a .copy() of each",
     "retained_objects_stored_exceptions-leaky": "error.with_traceback(None)",
     "activation_hooks_left_on-leaky": "call its remove()",
 }
