@@ -577,6 +577,32 @@ def test_many_containers_that_are_known_leave_room_for_what_lies_deeper() -> Non
 
 
 @pytest.mark.live
+def test_what_a_class_of_the_users_keeps_is_found_however_small_the_part_becomes() -> None:
+    """Its module is one of many, far from the first of them; each part has less room than the one before."""
+    program = """
+import sys, types
+from leakscope.agent.graph.heap_graph import HeapGraph
+for n in range(1500):  # as many modules as a training has
+    one = sys.modules[f"part_{n}"] = types.ModuleType(f"part_{n}")
+    one.__dict__.update({f"name_{k}": [k] for k in range(12)})
+one = sys.modules["data"] = types.ModuleType("data")
+exec("class Data:\\n    found = {}", one.__dict__)
+one.__dict__.update({f"other_{n}": [] for n in range(14)})
+graph = HeapGraph()
+graph.user_namespaces = [id(one.__dict__)]
+del one
+for number in range(1, 9):
+    sys.modules["data"].Data.found.update({(number, n): [number + n] for n in range(400)})
+    assert graph.read(number, 1, 1 << 40, None, 14_000 - 1000 * number) is not None
+    rows = [row for table, row in graph.work_out().rows if table == "heap_nodes" and row["edge_name"] == "['found']"]
+    print(*(row["length"] for row in rows))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == [str(400 * number) for number in range(1, 9)]
+
+
+@pytest.mark.live
 def test_containers_near_a_root_with_many_members_leave_room_for_what_these_hold() -> None:
     """In a process that has not loaded much else: there they are among the nearest."""
     program = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leakscope.facts.heap.comparable import heap_of
 from leakscope.facts.heap.graph import graph_places
 
 from ..sentences import says
@@ -446,6 +447,28 @@ def test_a_snapshot_that_read_some_members_is_one_more_after_those_that_read_all
     # Tensors are left out of all four, so that they do not seem to be freed.
     assert any("3 of 3 intervals" in evidence.text for evidence in finding.evidence)
     assert any("held 60.0 MiB at " in evidence.text for evidence in finding.evidence)
+
+
+@pytest.mark.parametrize("gives_back", [False, True])
+def test_what_the_last_part_of_a_heap_does_not_list_is_still_held(tmp_path, gives_back):
+    """Unless the process has given back as much since then."""
+    builder = trainer(tmp_path)
+    for number, at_s in enumerate((2, 6, 10, 14, 18), 1):
+        is_last, held = at_s == 18, leaked(at_s)
+        rss = 100 * MiB + (leaked(2) if is_last and gives_back else held)
+        builder.take(PID, number, at_s, truncated=True, python_bytes=held, array_bytes=0, tensor_bytes=0, rss_bytes=rss)
+        if is_last:
+            builder.row("heap_graphs", at_s, PID, take=number, is_sampled=True, node_count=100, retained_bytes=20 * MiB)
+            for at, above, kind, name, of in ((6, 1, None, None, "dict"), (7, 6, "key", "store", "module"),
+                                              (8, 7, "namespace", None, "dict")):  # fmt: skip
+                builder.row("heap_nodes", at_s, PID, take=number, **node(at, above, kind, name, type_name=of, **SMALL))
+        else:
+            builder.heap(PID, number, at_s, held, 100 * at_s, is_sampled=True)
+    heap = heap_of(sentinels(builder).open(), PID, 0.0, 20.0)
+    assert heap is not None
+    (kept,) = (one for one in heap.places if one.reference.variable == "KEPT")
+    assert kept.length.tolist() == [200, 600, 1000, 1400, 0 if gives_back else 1400]
+    assert (kept.deep_bytes[-1] >= leaked(14)) is not gives_back
 
 
 @pytest.mark.parametrize("is_sampled", [False, True])

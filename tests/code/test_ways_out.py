@@ -152,6 +152,31 @@ def test_who_waits_in_what_it_fills_itself_lets_go_of_nothing() -> None:
     assert library.methods("locks.Event", "_waiters") == ["drop"]
 
 
+SEARCH = """
+class Search:
+    def __init__(self, space, queue_size=None, seed=0):
+        self.most = queue_size
+        self.models = []
+
+    def tell(self, point):
+        self._tell(point)
+
+    def _tell(self, point):
+        if self.most is not None and len(self.models) >= self.most:
+            self.models.pop(0)
+        self.models.append(fitted(point))
+"""
+
+
+def test_what_fills_by_a_private_method_lets_go_of_nothing_and_can_be_told_how_many_to_keep() -> None:
+    library = Library([Source("search", "/lib/search.py", SEARCH)])
+    assert library.methods("search.Search", "models") == []
+    assert library.limit("search.Search", "models") == "queue_size"
+    assert library.limit("search.Search", "most") is None
+    always = Library([Source("search", "/lib/search.py", SEARCH.replace("queue_size=None", "queue_size"))])
+    assert always.limit("search.Search", "models") is None, "whoever made it has told it"
+
+
 def test_of_c_code_of_the_standard_library_its_class_is_asked() -> None:
     assert emptied_by("_pickle.Pickler") == ["clear_memo"]
     assert not emptied_by("_pickle.NoSuchClass") and not emptied_by("_nothing.Pickler")

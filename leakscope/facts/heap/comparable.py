@@ -184,8 +184,9 @@ def _fill_unlisted(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np
             continue
         given_back = takes.rss_bytes[last] - takes.rss_bytes > (1 - MOST) * place.deep_bytes[last]
         gaps = gaps[(gaps > seen[0]) & ~((gaps > last) & (given_back | takes.is_last)[gaps])]
-        for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.count, place.length):
-            figures[gaps] = np.interp(at[gaps], at[seen], figures[seen])
+        for one in (place, *(child for child in place.children if child.node is None)):  # its members, told together
+            for figures in (one.deep_bytes, one.array_bytes, one.tensor_bytes, one.count, one.length):
+                figures[gaps] = np.interp(at[gaps], at[seen], figures[seen])
 
 
 def _fill_before_listed(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_]) -> None:
