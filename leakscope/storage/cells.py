@@ -19,7 +19,7 @@ def rows_of(table: pa.Table) -> Rows:
     return Rows(table.column_names, table.num_rows, lambda name: column_of(table[name].chunks))
 
 
-def places_of(places: Sequence[int]) -> pa.Array:
+def places_of(places: Sequence[int] | NDArray[np.intp]) -> pa.Array:
     """For pyarrow to take rows by."""
     return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(np.array(places, dtype=np.int64))])
 

@@ -78,10 +78,6 @@ class Column:
         return self.values.dtype.kind
 
     @property
-    def empty(self) -> bool:
-        return not len(self)
-
-    @property
     def iloc(self) -> _Cells:
         return _Cells(self)
 
@@ -185,9 +181,6 @@ class Column:
     def nunique(self) -> int:
         return len(set(self.dropna().tolist()))
 
-    def drop_duplicates(self) -> Column:
-        return Column.of(self.unique())
-
     def mask(self, is_so: Flags) -> Column:
         """Without the values where a flag is set."""
         if self.kind == "f":
@@ -237,11 +230,6 @@ class Column:
 
     def __rsub__(self, other: Any) -> Column:
         return self._with(other, operator.sub, is_swapped=True)
-
-    def __mul__(self, other: Any) -> Column:
-        return self._with(other, operator.mul)
-
-    __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Column:
         return self._with(other, operator.truediv)
@@ -327,10 +315,6 @@ class Rows:
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns
-
-    @property
-    def empty(self) -> bool:
-        return not self._length
 
     @property
     def iloc(self) -> _RowsAt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..units import format_bytes
 from .arrow import arrow_schema
 from .cells import column_of, places_of
 from .rows import Column, Rows, nulls
-from .thinning import thinned_rows
+from .thinning import thinned_places
 from .window import Window, limited
 
 if TYPE_CHECKING:
@@ -119,31 +119,33 @@ class RowsByTable(Mapping[str, Rows]):
 
         Of each process the highest and the lowest of so many readings in a row. **Errors** UnreadableRecording.
         """
-        names, optional = self._columns_of(name)
         span_ns = self._start_mono_ns + time_s[0] * 1e9, self._start_mono_ns + time_s[1] * 1e9
-        there = [column for column in names if column in self._names]
         try:
-            rows, count = thinned_rows(self._file, name, self._groups(name), there, most_rows, span_ns)
+            kept, count = thinned_places(self._file, name, self._groups(name), most_rows, span_ns)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(name, error) from error
-        missing = {column: _missing(column, len(rows)) for column in names if column not in there}
-        return self._timed(rows.assign(**missing)[names].sort_values(_ORDER), optional), count
+        return self._rows_at(name, [(group, places_of(places)) for group, places in kept]), count
 
     def _read(self, name: str) -> Rows:
-        names, optional = self._columns_of(name)
-        self._check_can_be_read(name, len(names))
-        keys = [self._column(name, column) for column in _ORDER if column in names]
-        order = _sorted([key.to_numpy(na_value=_LAST) for key in keys])
-
-        def find(column: str) -> Column:
-            self._check_can_be_read(name, len(names))
-            found = self._column(name, column)
-            return found if order is None else found.take(order)
-
-        rows = self._timed(Rows(names, self.count(name), find), optional)
+        self._check_is_open(name)
+        self._check_can_be_read(name)
+        rows = self._rows_at(name, self._places.get(name, ()))
         if name == "processes":
             rows = rows.drop_duplicates(["pid", "start_ticks"], keep="last")
         return rows if self._window is None else limited(name, rows, self._window, self._start_mono_ns)
+
+    def _rows_at(self, name: str, places: Sequence[tuple[int, range | pa.Array]]) -> Rows:
+        """Rows of a table that are at these places of row groups, in order."""
+        names, optional = self._columns_of(name)
+        keys = [self._column(name, column, places) for column in _ORDER if column in names]
+        order = _sorted([key.to_numpy(na_value=_LAST) for key in keys])
+
+        def find(column: str) -> Column:
+            self._check_is_open(name)
+            found = self._column(name, column, places)
+            return found if order is None else found.take(order)
+
+        return self._timed(Rows(names, sum(len(own) for _, own in places), find), optional)
 
     def _timed(self, rows: Rows, optional: list[str]) -> Rows:
         """With seconds since the recording began, and of columns that no table has those that have a value."""
@@ -154,30 +156,30 @@ class RowsByTable(Mapping[str, Rows]):
             lambda name: (rows["time_mono_ns"] - self._start_mono_ns) / 1e9 if name == "time_s" else rows[name],
         )
 
-    def _check_can_be_read(self, name: str, column_count: int) -> None:
-        """**Errors** BadInput once closed; UnreadableRecording for what would take most of this computer's memory."""
+    def _check_is_open(self, name: str) -> None:
+        """**Errors** BadInput."""
         if self._file.closed:
             raise BadInput(f"{self._where} was closed before table {name} was read: open it again")
+
+    def _check_can_be_read(self, name: str) -> None:
+        """**Errors** UnreadableRecording for what would take most of this computer's memory."""
         rows = sum(self._file.metadata.row_group(g).num_rows for g in self._groups(name))
-        bytes, most_bytes = rows * column_count * _BYTES_OF_VALUE, _most_bytes()
+        bytes, most_bytes = rows * len(self._columns_of(name)[0]) * _BYTES_OF_VALUE, _most_bytes()
         if bytes > most_bytes:
             raise UnreadableRecording(
                 f"{self._where}: table {name} says that it has {rows:,} rows, which take {format_bytes(bytes)} of "
                 f"memory: here a table may take {format_bytes(most_bytes)}; read it on a larger computer or by DuckDB"
             )
 
-    def _column(self, name: str, column: str) -> Column:
-        """One column of a table, in the file's order; nulls where the file does not have it."""
-        there = self._places.get(name, ())
-        if column not in self._names or not there:
-            return _missing(column, self.count(name))
+    def _column(self, name: str, column: str, places: Sequence[tuple[int, range | pa.Array]]) -> Column:
+        """One column of a table at these places; nulls where the file does not have it."""
+        if column not in self._names or not places:
+            return _missing(column, sum(len(own) for _, own in places))
         try:
             parts, is_shared = [], self._is_among_others(name)
-            for group, places in there:
+            for group, own in places:
                 cells = self._cells(group, column, is_shared)
-                parts += (
-                    cells.slice(places.start, len(places)) if isinstance(places, range) else cells.take(places)
-                ).chunks
+                parts += (cells.slice(own.start, len(own)) if isinstance(own, range) else cells.take(own)).chunks
             return column_of(parts, _direct if column in _FILES else None)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(name, error) from error

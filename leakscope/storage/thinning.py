@@ -1,6 +1,7 @@
 """A long table in as many rows as fit: of each process, the highest and the lowest of so many readings in a row.
 
-Read one row group after the other, so that memory is bounded by what is kept, however long the recording is.
+Read one row group after the other, so that memory is bounded by what is kept, however long the recording is: which
+rows these are is told by a few columns, and others are read when somebody asks.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .cells import rows_of
-from .rows import Rows, joined
+from .rows import Rows
 
 THINNED = ("process_samples", "sentinels")  # those that grow with each second of each process
 MOST_ROWS = 200_000  # of a table that is judged: 60 MB, three hours of 20 processes
@@ -18,15 +19,10 @@ _BY = "rss_bytes"
 _KEYS = ("pid", "start_ticks", "time_mono_ns", _BY)
 
 
-def thinned_rows(
-    file: pq.ParquetFile,
-    table: str,
-    groups: list[int],
-    columns: list[str],
-    most_rows: int,
-    span_ns: tuple[float, float],
-) -> tuple[Rows, int]:
-    """The rows of a table between two moments, about ``most_rows`` at most, and how many there are.
+def thinned_places(
+    file: pq.ParquetFile, table: str, groups: list[int], most_rows: int, span_ns: tuple[float, float]
+) -> tuple[list[tuple[int, NDArray[np.intp]]], int]:
+    """Where the rows of a table between two moments are, about ``most_rows`` at most, and how many there are.
 
     ``groups``: the row groups it is in. **Errors** OSError, ArrowException: it cannot be read.
     """
@@ -34,13 +30,12 @@ def thinned_rows(
     groups = [group for group in groups if shares[group]]
     there = sum(round(shares[group] * file.metadata.row_group(group).num_rows) for group in groups)
     together = max(1, -(-2 * there // most_rows)) if there > most_rows else 1
-    parts, count = [rows_of(file.schema_arrow.empty_table())[columns]], 0
+    found, count = [], 0
     for group in groups:
-        rows = rows_of(file.read_row_group(group, columns=[*columns, "table"]))
-        kept, own = _kept(rows, table, together, span_ns)
-        parts.append(Rows.of({name: rows[name].take(kept) for name in columns}))  # and the rest is let go
+        kept, own = _kept(rows_of(file.read_row_group(group, columns=[*_KEYS, "table"])), table, together, span_ns)
+        found.append((group, kept))
         count += own
-    return joined(parts), count
+    return found, count
 
 
 def thinned_note(name: str, kept: int, count: int) -> str:

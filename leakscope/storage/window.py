@@ -64,7 +64,7 @@ def _ordered(span: Span) -> Window:
 def _moments_of(tables: Mapping[str, Rows], steps: Window) -> Window:
     """From the first reading at or past a step to the last one that is not past another."""
     rows = joined([tables[table][["time_s", "step"]].dropna() for table in ("sentinels", "takes", "marks")])
-    if rows.empty:
+    if not len(rows):
         raise BadInput("no training step was recorded: limit it by time_s=(first, last)")
     started = rows["time_s"][rows["step"] >= steps[0]].min()
     ended = rows["time_s"][rows["step"] <= steps[1]].max()
