@@ -422,6 +422,8 @@ TABLES: dict[str, Table] = {
                "of retained_bytes, one standard error: some members represent others; null = all were read"),
             _LENGTH,
             _LENGTH_LIMIT,
+            _c("hit_count", "int", "", "calls of an lru_cache whose result was there; null = no cache, as the next"),
+            _c("miss_count", "int", "", "calls of it whose result was not"),
             _c("limits", "str", "", "attributes that may be limits of what it holds: maxsize=3000 most=5", "name"),
             _c("child_count", "int", "", "objects it dominates immediately"),
             _c("new_child_count", "int", "", "of these: not in the snapshot before"),

@@ -190,6 +190,7 @@ class _Snapshot:
             "retained_bytes": round(bytes / max(1, count)),
             "retained_device_bytes": of.get("device_bytes"),
             "length": of.get("length"), "length_limit": of.get("length_limit"), "limits": of.get("limits"),
+            "hit_count": of.get("hit_count"), "miss_count": of.get("miss_count"),
             "opaque": of.get("opaque"), "child_count": 1, "reference_count": of.get("reference_count"),
             _TENSORS: of.get("tensor_deep_bytes"), "retained_unshown_bytes": of.get("unshown_bytes"), **more,
         }  # fmt: skip

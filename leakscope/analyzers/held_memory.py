@@ -199,7 +199,7 @@ def _parts(
     asked = [place for place in held if place.reference.variable and not _is_told(place, told)]
     around = [place for place in _containers(asked) if place not in asked and not _is_told(place, told)]
     found = [*_older(case, asked), *_unread_members(case, [*asked, *around]), *_views(asked)]
-    found += _kept_graphs(case, process, heap, asked)
+    found += [*_kept_graphs(case, process, heap, asked), *_never_hit([*asked, *around])]
     found += _of_cells(case, heap)
     found += (one for one in _in_tracebacks(case, heap) if not _is_told(one.place, told))
     return sorted(found, key=lambda one: -one.bytes)
@@ -314,6 +314,24 @@ def _views(held: Sequence[Place]) -> Iterator[_Part]:
             f"keep a {place.copying} of each part in",
             "views",
             (place.member_type, unshown / max(1.0, float(place.length[-1]))),
+        )
+
+
+def _never_hit(held: Sequence[Place]) -> Iterator[_Part]:
+    """Caches that counted hardly a hit, although all that they have was replaced since: it came too early for one."""
+    for place in held:
+        hits, misses, size = place.hits or 0, place.misses or 0, float(place.deep_bytes[-1])
+        if misses < 2.0 * float(place.length[-1]) or hits > HARDLY * misses or not misses:
+            continue
+        yield _Part(
+            place,
+            round(size),
+            f"in results that no call finds again: {format_count(hits)} hits, {format_count(misses)} misses",
+            "the cache counted how often it had what was asked for",
+            f"its {format_count(float(place.length[-1]))} results are {format_bytes(size)}",
+            "take the cache off, or give arguments that repeat to,",
+            "idle",
+            (place.member_type, size / max(1.0, float(place.length[-1]))),
         )
 
 

@@ -300,7 +300,9 @@ def _unbounded_cache(one: Held) -> str | None:
     if not one.named.is_user and one.named.root_kind == "module":
         library = one.named.path.split(".", 1)[0]
         return f"the cache is {library}'s own: give it arguments that repeat, or update {library}"
-    return f"give the cache{one.where} a maxsize, or call it with arguments that repeat"
+    hits, misses = one.named.hits, one.named.misses
+    counted = f" ({format_count(hits)} hits, {format_count(misses)} misses)" if hits is not None and misses else ""
+    return f"give the cache{one.where} a maxsize, or call it with arguments that repeat{counted}"
 
 
 def _registered(one: Held) -> dict[str, str] | None:

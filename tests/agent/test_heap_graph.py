@@ -497,7 +497,7 @@ def test_results_of_a_cache_are_among_those_that_are_read_in_part() -> None:
     class Cached:
         def __init__(self) -> None:
             self.vectors = lru_cache(maxsize=60_000)(lambda number: str(number) * 200)
-            for number in range(40_000):
+            for number in [*range(40_000), *range(70)]:
                 self.vectors(number)
 
     holder = Cached()
@@ -507,7 +507,9 @@ def test_results_of_a_cache_are_among_those_that_are_read_in_part() -> None:
     found = graph.work_out()
     assert found is not None
     (row,) = [row for table, row in found.rows if table == "heap_nodes" and row["edge_name"] == "vectors"]
-    assert (row["length"], row["length_limit"]) == (holder.vectors.cache_info().currsize, 60_000)
+    hits, misses, limit, length = holder.vectors.cache_info()
+    assert (row["length"], row["length_limit"]) == (length, limit) == (40_000, 60_000)
+    assert (row["hit_count"], row["miss_count"]) == (hits, misses) == (70, 40_000)
     assert 0.25 * 40e6 < row["retained_bytes"] < 2 * 43e6
 
 

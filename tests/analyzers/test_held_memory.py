@@ -816,6 +816,27 @@ def test_a_cache_of_a_function_that_is_called_no_more_is_idle(tmp_path: Path, wi
         assert not told[0].idle[0].file, "the function may be called again: no edit deletes it"
 
 
+@pytest.mark.parametrize(
+    ("hits", "misses", "is_told"),
+    [(0, 5000, True), (20, 5000, True), (900, 5000, False), (0, 1100, False), (None, None, False)],
+)
+def test_a_full_cache_that_is_never_hit_is_waste(
+    tmp_path: Path, hits: int | None, misses: int | None, is_told: bool
+) -> None:
+    """Not yet where most of what it has was put there only once: the next round may find it."""
+    source = CACHED.format(with_="load_month(read())")
+    builder = RecordingBuilder(tmp_path).process(100).source(100, "/job/fit.py", source)
+    builder.samples(100, [400 * MB] * 120, every_s=0.25)
+    cache = row("fit.load_month", edge_kind="cache", variable="load_month", owner="load_month", length=1000,
+                type_name="functools._lru_cache_wrapper", deep_bytes=200 * MB, owner_file="/job/fit.py",
+                reference_count=1, hit_count=hits, miss_count=misses)  # fmt: skip
+    for number, at_s in enumerate((9.0, 24.0), 1):
+        builder.take(100, number, at_s, holders=[cache], array_bytes=200 * MB, seen_lines="/job/fit.py:12 main")
+    told = [one for one in analyze(builder.ends(30.0, exit_code=0).open()).findings if one.wasted]
+    assert [(one.bytes, one.subject.line) for one in told] == [(200 * MB, 4)] * is_told
+    assert not told or says(told[0].title, "load_month()", f"{hits} hits", "5,000 misses")
+
+
 BY_INDEX = """
 from functools import lru_cache
 

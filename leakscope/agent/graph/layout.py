@@ -44,6 +44,7 @@ _SCANNED_WORDS = 64  # of a thread's state
 _TYPE_BYTES = 344 + 56  # of what every type has, up to 3.8: no class has its name before
 _INSTRUCTION = 56  # in a frame, since 3.11: the address of the one that runs
 _LIMITS = (123456, 654321)
+_ASKED = ((61, 83), (97, 53))  # hits and misses of caches
 _BUFFERS = (12_345, 54_321)  # bytes, of no file
 _CLEARED = 4  # the state of a generator that came to its end
 _NAMES_OF_CODE = 96  # of all variables in one tuple, since 3.11
@@ -64,7 +65,8 @@ class Layout(ctypes.Structure):
             "frame_globals", "frame_owner", "frame_at", "code_begin",
             "code_names", "code_file", "code_name", "code_line", "function_code", "function_globals",
             "function_defaults", "function_closure", "code_arguments", "results", "results_limit", "results_dict",
-            "deque_limit", "frame_back", "generator_frame", "generator_state", "heap_type_name", "heap_type_keys",
+            "deque_limit", "results_hits", "results_misses", "frame_back", "generator_frame", "generator_state",
+            "heap_type_name", "heap_type_keys",
             "stream_text", "buffer_bytes", "python_deallocate", "tensor_base", "tensor_storage", "storage_bytes",
             "storage_device", "tensor_count", "is_collecting", "any_lookup",
         )
@@ -368,10 +370,21 @@ def _find_limits(layout: Layout) -> None:
         ("deque_limit", [deque((), limit) for limit in _LIMITS]),
     ):
         setattr(layout, name, _place_of(_LIMITS, made))
+    asked = [_asked(hits, misses) for hits, misses in _ASKED]
+    layout.results_hits = _place_of([hits for hits, _ in _ASKED], asked)
+    layout.results_misses = _place_of([misses for _, misses in _ASKED], asked)
     of_results = _lru_cache_wrapper(len, _LIMITS[0], False, max)
     found = [one for one in gc.get_referents(of_results) if type(one) is dict]
     if len(found) == 1:
         layout.results_dict = _place_of([id(found[0])], [of_results])
+
+
+def _asked(hits: int, misses: int) -> object:
+    """A cache that was asked so often for what it had, and for what it had not."""
+    cache = _lru_cache_wrapper(abs, _LIMITS[0], False, max)
+    for number in [*range(misses), *[0] * hits]:
+        cache(number)
+    return cache
 
 
 def _place_of(numbers: Sequence[int], made: Sequence[object]) -> int:

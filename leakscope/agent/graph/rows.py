@@ -118,6 +118,8 @@ def _sizes(row: Any) -> dict[str, int | None]:
         "retained_unshown_bytes": row.unshown_bytes or None,
         "length": None if row.length == _NO_LENGTH else row.length,
         "length_limit": None if row.limit == _NO_LENGTH else row.limit,
+        "hit_count": None if row.hits == _NO_LENGTH else row.hits,
+        "miss_count": None if row.misses == _NO_LENGTH else row.misses,
     }
 
 

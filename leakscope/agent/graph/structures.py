@@ -18,8 +18,9 @@ def _structure(name: str, **fields: Any) -> Any:
 
 
 Row = _structure(
-    "Row", c_uint64="address own_bytes retained_bytes length limit storage_bytes native_bytes error_bytes device_bytes "
-    "unshown_bytes",
+    "Row",
+    c_uint64="address own_bytes retained_bytes length limit hits misses storage_bytes native_bytes error_bytes "
+    "device_bytes unshown_bytes",
     c_uint32="node path_row dominator_row type references edges_in children new_children label label_kind owner is_old "
     "is_seen is_main is_wanted numbers also_row",
 )  # fmt: skip

@@ -52,6 +52,8 @@ class Description(NamedTuple):
     opaque: bool | None
     shallow_bytes: int | None
     length_limit: int | None
+    hit_count: int | None
+    miss_count: int | None
     limits: str | None
 
 

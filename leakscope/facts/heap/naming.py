@@ -55,6 +55,8 @@ class Names:
             root_kind=told.root_kind or "",
             length_limit=self._limit(node),
             limits=self._limits(node),
+            hits=told.hit_count,
+            misses=told.miss_count,
             opaque=told.opaque is True,
             code=self._code(node),
             numbers=frozenset(node.numbers),

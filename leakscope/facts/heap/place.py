@@ -71,6 +71,8 @@ class Place:
     root_kind: str = ""
     member_type: str | None = None
     length_limit: int | None = None  # most members that it says it may have
+    hits: int | None = None  # of an lru_cache, as its misses: calls whose result was there
+    misses: int | None = None
     limits: str | None = None  # numbers beside it, one of which may be its limit
     opaque: bool = False  # Python cannot see what it has
     chained: bool = False  # all links of a chain of like objects

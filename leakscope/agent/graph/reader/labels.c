@@ -368,6 +368,10 @@ static void label_code(struct search *search, struct row *row, object *one, uint
     uint64_t at_limit = cls == L.results ? L.results_limit : base == DEQUE ? L.deque_limit : 0;
     if (at_limit && !(word_at(one, at_limit) >> 62)) /* -1: none */
         row->limit = word_at(one, at_limit);
+    if (cls == L.results && L.results_hits && L.results_misses) {
+        row->hits = word_at(one, L.results_hits);
+        row->misses = word_at(one, L.results_misses);
+    }
 }
 
 static void label_attributes(struct search *search, struct row *row, object *one, int is_gc)

@@ -91,6 +91,7 @@ struct layout {
     uint64_t code_arguments; /* how many may come by position */
     type *results; /* of functools.lru_cache */
     uint64_t results_limit, results_dict, deque_limit; /* where each says how many members it may have, and has results */
+    uint64_t results_hits, results_misses; /* how often a result was there, and was not */
     uint64_t frame_back; /* in a frame object, up to 3.10 */
     uint64_t generator_frame, generator_state; /* in a generator or coroutine, since 3.11 */
     uint64_t heap_type_name, heap_type_keys; /* of a class: a string; names of attributes that instances share */

@@ -60,6 +60,7 @@ enum { PLAIN, DICT, LIST, TUPLE, TEXT, BYTES, INTEGER, SET, BYTE_ARRAY, DEQUE, O
 
 struct row { /* a node that matters, as the agent gets it */
     uint64_t address, own_bytes, retained_bytes, length, limit; /* of a container: members, or links of a chain; most of them */
+    uint64_t hits, misses; /* of a cache */
     uint64_t storage_bytes, native_bytes; /* of retained_bytes: memory of tensors; sampled memory of malloc */
     uint64_t error_bytes; /* of retained_bytes: one standard error, where members stand for others */
     uint64_t device_bytes; /* beside retained_bytes: of storages on devices */

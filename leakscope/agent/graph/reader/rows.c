@@ -302,6 +302,8 @@ static struct row row_of_node(const struct graph *g, const struct work *w, const
         .is_wanted = node >= GROUPS && types[node] >= FIRST_TYPE && kinds[types[node]].is_wanted,
         .length = links >= LONGEST_CHAIN / 2 ? links + 1ul : NO_LENGTH,
         .limit = NO_LENGTH,
+        .hits = NO_LENGTH,
+        .misses = NO_LENGTH,
     };
 }
 
