@@ -31,7 +31,7 @@ from ..facts.where.allocations import NATIVE, OBJECTS, allocations
 from ..facts.where.stacks import GrowthLine, lines_of
 from ..findings import NOBODY, Evidence, Finding
 from ..units import FEWEST, MOST, MUCH, SOME, format_bytes, format_count, format_duration
-from .sentences import at_line, grew_at
+from .sentences import at_line, grew_at, looked_too_early
 
 # Of the objects that no collector knows, those that may be large: the functions of Python that ask malloc for them.
 _MADE_BY = {
@@ -133,9 +133,12 @@ def leaked_handles(process: ProcessGrowth, growth: TreeGrowth) -> Leaked | None:
 def leaked_large(case: Case, process: ProcessGrowth) -> Leaked | None:
     """Objects of one type that malloc handed out, which are alive and in nobody's hands.
 
-    None where it is less than half of what the process gained, or Python objects in the graph account for it.
+    None where it is less than half of what the process gained, or Python objects in the graph account for it; or may,
+    since most came after the last snapshot.
     """
     growth = case.growth
+    if looked_too_early("", growth) is not None:
+        return None
     strays, window_s = strays_of(process, growth.start_s, growth.end_s), growth.end_s - growth.start_s
     loose = [one.loose_bytes for one in strays.types if strays.pile_up(one.loose_bytes)] if strays is not None else []
     in_graph: float = growth_of(case.ledger, "python-objects", process.label)
