@@ -1,9 +1,11 @@
 """A peak far above what the job usually holds: how high, when, and which lines had it.
 
-Looks for:     memory that was there for a part of the run only, much more than before and after.
+Looks for:     memory that was there for a part of the run only, much more than before and after; or that calls fill and
+               empty again and an allocator keeps, and that is most of what there is.
 Why:           it decides what the job has to be given, and it is often made by copies that live for a moment.
 Decides by:    a level of at most usual_share of the peak, and of min_bytes less, for most_of_time of the run and more;
-               most of the rest by lines of yours: under which samples had more alive then than at the level.
+               most of the rest by lines of yours: under which samples had more alive then than at the level. Of what is
+               empty: usual_share of the level and min_bytes of it, most of which lines of yours had asked for.
 Mistaken when: what the job did for most of the run is what it does least: a long wait between stages, say.
 Do:            take less at once there, in parts or in place; nothing, if there is room.
 """
@@ -16,15 +18,15 @@ import numpy as np
 
 from ..confidence import SURE, Ground
 from ..evidence.sentences import curve
-from ..facts.accounts.bill import came_to_peak
+from ..facts.accounts.bill import FREE, came_to_peak
 from ..facts.accounts.peak import Passing
 from ..facts.case import Case
 from ..facts.code.index import Source, lines_of, text_of
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.subject import Definition
 from ..facts.tables import series
-from ..facts.where.progress import Had
-from ..findings import Evidence, Finding, RuledOut, Skipped
+from ..facts.where.progress import Had, let_go_of
+from ..findings import LEVEL, Evidence, Finding, RuledOut, Skipped
 from ..kinds import ASIDE
 from ..units import FULL, LARGE, LISTED, MOST, SOME, format_bytes, format_duration
 
@@ -45,6 +47,10 @@ def findings(
     process = growth.largest
     if process is None or case.peak is None:
         yield Skipped(_KIND, "no sample of memory")
+        return
+    emptied = None if growth.leaking else _emptied(case, process, usual_share, min_bytes)
+    if emptied is not None:
+        yield emptied
         return
     if growth.leaking or passing is None:
         reason = "memory grows, so its peak is its end" if growth.leaking else "the peak is what stays"
@@ -70,6 +76,35 @@ def findings(
             yield _finding(case, process, passing._replace(time_s=at_s), makers, figures)
             return
     yield Skipped(_KIND, f"{told}; no samples of allocations say which lines had it")
+
+
+def _emptied(case: Case, process: ProcessGrowth, least_share: float, least_bytes: float) -> Finding | None:
+    """Where most of the usual memory is free and kept: calls fill it, and let go of all of it."""
+    level = next((bill for bill in case.bills if bill.moment == LEVEL), None)
+    free = [] if level is None else [row for row in level.rows if row.account == FREE and row.process == process.label]
+    size = sum(row.bytes for row in free)
+    if level is None or size < max(least_bytes, least_share * level.total_bytes):
+        return None
+    had = let_go_of(process, level.time_s)
+    if sum(one.bytes for one in had) < MOST * size:
+        return None
+    first, usual, kept = had[0], format_bytes(level.total_bytes), format_bytes(size)
+    return case.finding(
+        _KIND,
+        f"Of the usual {usual}, {kept} are free, and kept for what {first.asked_in} fills and lets go of",
+        severity="note",
+        grounds=[Ground("samples of allocations say what was alive then", SURE)],
+        bytes=0,
+        process=process,
+        line=Definition(first.call.file, first.call.line, first.call.function),
+        device="cpu",
+        evidence=[
+            *(_had(one, case.sources, "had asked for {}") for one in had[:LISTED] if one.bytes >= SOME * size),
+            Evidence(f"the allocator kept {kept} at {format_duration(level.time_s)}", {"free_bytes": size}),
+        ],
+        remedy=[f"process less at once in {first.asked_in}, part by part: no more is kept than a part needs"],
+        series=[curve("held", case.growth.time_s, case.growth.held_bytes)],
+    )
 
 
 def _finding(
@@ -99,11 +134,11 @@ def _finding(
     )
 
 
-def _had(one: Had, sources: Sequence[Source]) -> Evidence:
+def _had(one: Had, sources: Sequence[Source], had: str = "had {} more then than usual") -> Evidence:
     file, line, _ = one.call
     text = text_of(next((lines_of(source.text) for source in sources if source.file == file), None), line)
-    had = f"{file}:{line} had {format_bytes(one.bytes)} more then than usual"
-    return Evidence(f"{had}: {text}" if text else had, {"line": line, "bytes": round(one.bytes)})
+    said = f"{file}:{line} {had.format(format_bytes(one.bytes))}"
+    return Evidence(f"{said}: {text}" if text else said, {"line": line, "bytes": round(one.bytes)})
 
 
 def _lasted(case: Case, process: ProcessGrowth, passing: Passing, figures: dict[str, object]) -> Evidence:

@@ -19,6 +19,7 @@ from ..tables import figures, int_of, only, records, text_of
 TABLE = "allocation_stacks"
 _MAPPED = "mmap"
 NATIVE = ("malloc", _MAPPED)
+ARENAS = "arenas"  # of Python's: kept as long as an object is in one
 OBJECTS = ("objects",)
 # Of a wheel the libraries lie in the package, or beside it in a folder of its name: numpy.libs, .libs_lxml.
 _PACKAGES = re.compile(r"(?:site|dist)-packages/(?:\.libs_?)?([^/.]+)")

@@ -18,7 +18,7 @@ from ..growth.processes import ProcessGrowth
 from ..remembered import remembered
 from ..series.arithmetic import Floats, level_at
 from ..tables import cells, figures, only
-from .allocations import TABLE
+from .allocations import ARENAS, TABLE
 
 
 def reached(process: ProcessGrowth, at_s: float) -> Reached:
@@ -195,6 +195,20 @@ def came_with(process: ProcessGrowth, at_s: float, beside_s: float) -> list[Had]
     usual = {who: min(alive.get(who, 0.0) for alive in each) for who in then}
     more = (Had(*who, size - usual[who]) for who, size in then.items())
     return sorted((one for one in more if one.bytes > 0), key=lambda one: -one.bytes)
+
+
+def let_go_of(process: ProcessGrowth, at_s: float) -> list[Had]:
+    """Who had what a process keeps free at a moment, the most first: by arenas, and by the last peak of malloc's."""
+    rows = process.rows(TABLE)
+    rows = only(rows, rows["owner_file"].notna() & rows["owner_line"].notna()) if len(rows) else rows
+    told_s = figures(rows, "time_s") if len(rows) else np.empty(0)
+    if not (told_s <= at_s).any():
+        return []
+    rows = only(rows, told_s == told_s[told_s <= at_s].max())
+    had = _by_call(only(rows, rows["allocator"] == ARENAS), "live_bytes")
+    for who, size in _by_call(only(rows, rows["allocator"] == "malloc"), "peak_bytes").items():
+        had[who] = max(had.get(who, 0.0), size)
+    return sorted((Had(*who, size) for who, size in had.items()), key=lambda one: -one.bytes)
 
 
 def _of_peak(rows: Rows, time_s: Floats, at_s: float) -> dict[tuple[Call, str], float] | None:
