@@ -7,7 +7,9 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    TensorPlaces = tuple[int, int, int, int, int, int]
+    from typing import Tuple  # it is read by Python 3.8, too
+
+    TensorPlaces = Tuple[int, int, int, int, int, int]
 
 _WORDS = struct.Struct("=7Q")  # whether it is known, and the six numbers
 
