@@ -20,7 +20,6 @@ from leakscope.recorder import attach, proc, ps
 from leakscope.recorder.staging import Staged
 from leakscope.recorder.tree import Tree
 from leakscope.storage import open_recording
-from leakscope.storage.recording import without_units
 
 from ..agent.staging import rows as agent_rows
 from ..agent.staging import stage
@@ -114,7 +113,7 @@ def test_a_running_python_of_our_version_is_seen_from_inside(tmp_path: Path) -> 
         assert is_running(process.pid)
         process.kill()
     assert done.returncode == 0
-    seen = whole_heap(without_units(open_recording(tmp_path / "run.parquet")), process.pid)
+    seen = whole_heap(open_recording(tmp_path / "run.parquet"), process.pid)
     assert max(p.deep_bytes.max() for p in seen.places if p.path.endswith("trainer.history")) > 5_000_000
 
 

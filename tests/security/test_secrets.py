@@ -10,7 +10,6 @@ import pytest
 
 from leakscope import open_recording
 from leakscope.facts.heap.comparable import whole_heap
-from leakscope.storage.recording import without_units
 from tests.recorder.runs import PYTHON, environment, record_command
 from tests.security.everything import texts_of_file, texts_of_journal
 
@@ -66,7 +65,7 @@ main()
 
 def paths_in(run: Path) -> list[str]:
     """Of what its snapshots found."""
-    recording = without_units(open_recording(run))
+    recording = open_recording(run)
     pids = recording.tables["heap_nodes"]["pid"].unique()
     return [place.path for pid in pids for place in whole_heap(recording, int(pid)).places]
 
