@@ -417,7 +417,7 @@ TABLES: dict[str, Table] = {
             _c("retained_native_bytes", "int", "bytes", "of retained_bytes, sampled memory of malloc; null = none"),
             _RETAINED_DEVICE_BYTES,
             _c("retained_unshown_bytes", "int", "bytes",
-               "of retained_bytes, arrays and storages beside what views show; null = none, or not all was read"),
+               "of retained_bytes, arrays and storages that only views refer to, and no view shows; null = none"),
             _c("error_bytes", "int", "bytes",
                "of retained_bytes, one standard error: some members represent others; null = all were read"),
             _LENGTH,

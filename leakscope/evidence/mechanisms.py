@@ -491,7 +491,7 @@ def _limit(one: Held) -> str | None:
         return None
     option = one.library_code.limit(owner.type_name, attribute)
     made = f"make {tail(owner.type_name)} with {option}=N"
-    return f"{made}: {one.library or 'it'} keeps all in {attribute} where it is not told how many" if option else None
+    return f"{made}: {one.library or 'it'} keeps all in {attribute} unless it is given a number" if option else None
 
 
 def _undoes(one: Held, methods: Sequence[str]) -> str | None:

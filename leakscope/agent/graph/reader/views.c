@@ -45,14 +45,15 @@ static uintptr_t shown_of(const object *one, uint8_t base)
     return base == NDARRAY && !(half_at(one, 64) & OWNS) ? (uintptr_t)pointer_at(one, 48) : 0;
 }
 
-/* Of a graph that has all objects: each array or tensor that shows what is no part of it, and how much of that it shows. */
+/* Each array or tensor that shows what is no part of it, and how much of that it shows. Of a part of all objects no tensors:
+ * a storage does not tell how many have it, as an array's reference count does. */
 INTERNAL void find_views(struct graph *g)
 {
     const struct kind *kinds = g->kind.at;
     const uint32_t *types = g->type.at;
-    for (uint32_t node = GROUPS; !g->is_sampled && node < g->nodes; node++) {
+    for (uint32_t node = GROUPS; node < g->nodes; node++) {
         uint8_t base = types[node] >= FIRST_TYPE ? kinds[types[node]].base : PLAIN;
-        if (base != TENSOR && base != NDARRAY)
+        if (base != NDARRAY && (base != TENSOR || g->is_sampled))
             continue;
         const object *one = ARRAY(g, address, const object *)[node];
         uintptr_t of = shown_of(one, base);

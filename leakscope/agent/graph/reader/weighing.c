@@ -236,7 +236,7 @@ INTERNAL int retain(struct graph *g, struct work *w)
         return 0;
     uint64_t *retained = w->retained.at;
     const uint64_t *own = g->own.at;
-    const uint32_t *dominator = w->dominator.at, *types = g->type.at;
+    const uint32_t *types = g->type.at;
     for (uint32_t i = 0; i < count; i++)
         retained[i] = i >= GROUPS && types[i] == TYPE_DEVICE ? 0 : own[i];
     carry_up(g, w, retained);
