@@ -487,11 +487,11 @@ def _way_out(one: Held) -> str | None:
 def _limit(one: Held) -> str | None:
     """The library's class can be told how many to keep, and keeps all where it is not."""
     owner, attribute = one.inner.parent, str(one.inner.reference.variable)
-    if owner is None or not one.library_code.knows_module(owner.type_name.rpartition(".")[0]):
+    option = one.library_code.limit(owner.type_name, attribute) if owner is not None else None
+    if owner is None or option is None:
         return None
-    option = one.library_code.limit(owner.type_name, attribute)
     made = f"make {tail(owner.type_name)} with {option}=N"
-    return f"{made}: {one.library or 'it'} keeps all in {attribute} unless it is given a number" if option else None
+    return f"{made}: {one.library or 'it'} keeps all in {attribute} unless it is given a number"
 
 
 def _undoes(one: Held, methods: Sequence[str]) -> str | None:

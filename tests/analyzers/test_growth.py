@@ -31,6 +31,13 @@ def test_a_steady_process_does_not_leak(tmp_path):
     assert growth.growth_bytes == 0
 
 
+@pytest.mark.parametrize(("fades_in_s", "leaking"), [(4, False), (9, None)])
+def test_growth_that_fades_is_over_once_half_of_it_could_not_go_on_unseen(tmp_path, fades_in_s, leaking):
+    held = [(100 + 200 * (1 - math.exp(-n / 4 / fades_in_s))) * MiB for n in range(120)]
+    growth = tree_growth(RecordingBuilder(tmp_path).process(PID).samples(PID, held, every_s=0.25).open())
+    assert growth.leaking is leaking, growth.reason
+
+
 def test_mapped_files_are_no_leak(tmp_path):
     count = 80
     mapped = [i * 5 * MiB for i in range(count)]

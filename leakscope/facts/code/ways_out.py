@@ -61,10 +61,9 @@ class Library:
         methods = [one for one in classes if isinstance(one, DEFINED)]
         made = next((one for one in methods if one.name == "__init__"), None)
         compared = [node for one in methods for node in ast.walk(one) if isinstance(node, ast.Compare)]
-        sides = [[one.left, *one.comparators] for one in compared]
-        beside = {
-            last_name(side) for both in sides if any(_is_length(side, attribute) for side in both) for side in both
-        }
+        sides = [(one.left, *one.comparators) for one in compared]
+        length = f"len(self.{attribute})"
+        beside = {last_name(side) for both in sides if length in map(ast.unparse, both) for side in both}
         if made is None or not beside:
             return None
         given = [
@@ -102,12 +101,6 @@ def emptied_by(type_name: str) -> list[str]:
     except (ImportError, AttributeError):
         return []
     return [method for method in found if method.startswith(("clear", "reset"))]
-
-
-def _is_length(node: ast.expr, attribute: str) -> bool:
-    """``len(self.models)``"""
-    is_asked = isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
-    return isinstance(node, ast.Call) and is_asked and last_name(node.args[0]) == attribute
 
 
 def _lets_go(function: ast.AST, attribute: str, inner: Sequence[str]) -> bool:

@@ -16,7 +16,17 @@ from ...rising import LEAST_BLOCKS
 from ...storage import Recording
 from ...units import LISTED, MOST, format_about, format_bytes, format_count, format_duration, format_rate, over
 from ..series.arithmetic import Floats, per_second
-from ..series.trend import CANNOT_TELL, FLAT, GROWING, Trend, hidden_share, judge, least_shown, most_risen
+from ..series.trend import (
+    CANNOT_TELL,
+    FLAT,
+    GROWING,
+    SATURATION,
+    Trend,
+    hidden_share,
+    judge,
+    least_shown,
+    most_risen,
+)
 from .arenas import in_use_of
 from .filling import Fills, fills
 from .job import Job, job_of
@@ -124,7 +134,7 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
     leaking, reason = _LEAKING[view.trend.verdict], view.trend.reason
     filling = None
     if view.trend.verdict == FLAT:
-        doubt = riser.doubt if riser is not None else starved(job.worker, view.trend)
+        doubt = riser.doubt if riser is not None else starved(job.worker, view.trend) or _foreseen(job, view.trend)
     else:
         filling = fills(recording, measured[0].pid, measured[0].growth_bytes, window_s)
         # That of many processes does not end with that of the main one, unless it alone was seen to grow.
@@ -145,6 +155,13 @@ def tree_growth(recording: Recording, horizon_s: float | None = None) -> TreeGro
         leaking, least = None, None
     found = TreeGrowth(leaking, reason, plain.trend, *measures, tuple(measured), filling, least, judged=view.trend)
     return _weighed(found, nearest(limits(recording)), horizon_s)
+
+
+def _foreseen(job: Job, trend: Trend) -> str | None:
+    """Why unclear: that growth comes to its end was not seen, and as much as half of it could go on without showing."""
+    unseen_bytes = least_shown(trend, job.time_s, job.held_bytes) * (trend.end_s - trend.start_s)
+    is_seen = trend.model != SATURATION or unseen_bytes < MOST * trend.growth_bytes
+    return None if is_seen else f"{trend.reason}, and half as much could go on without showing; {_LONGER} to be sure"
 
 
 def _weighed(growth: TreeGrowth, limit: Limit | None, horizon_s: float | None) -> TreeGrowth:
