@@ -2,7 +2,8 @@
 
 Looks for:     variables and attributes of yours that hold much and that no line still to run reads, or of whose members
                only the newest, or some fields, are read; graphs that no backward pass uses; what tracebacks keep of
-               calls that failed; results of cells; workers whose work is done; optimizer state that no step uses.
+               calls that failed; arrays of which only slices are held; caches without hits; results of cells; workers
+               whose work is done; optimizer state that no step uses.
 Why:           it is no leak, and may be most of the process. It ends when its holder lets go.
 Decides by:    min_idle_share of what its process holds and min_idle_bytes, where each line that reads it stands before
                the last one that was seen to run, or in a call that is over, and nothing else refers to it: a variable,
