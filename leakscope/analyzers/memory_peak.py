@@ -89,21 +89,16 @@ def _emptied(case: Case, process: ProcessGrowth, least_share: float, least_bytes
     if sum(one.bytes for one in had) < MOST * size:
         return None
     first, usual, kept = had[0], format_bytes(level.total_bytes), format_bytes(size)
-    return case.finding(
-        _KIND,
+    return _told(
+        case,
+        process,
+        first,
         f"Of the usual {usual}, {kept} are free, and kept for what {first.asked_in} fills and lets go of",
-        severity="note",
-        grounds=[Ground("samples of allocations say what was alive then", SURE)],
-        bytes=0,
-        process=process,
-        line=Definition(first.call.file, first.call.line, first.call.function),
-        device="cpu",
-        evidence=[
+        [
             *(_had(one, case.sources, "had asked for {}") for one in had[:LISTED] if one.bytes >= SOME * size),
             Evidence(f"the allocator kept {kept} at {format_duration(level.time_s)}", {"free_bytes": size}),
         ],
-        remedy=[f"process less at once in {first.asked_in}, part by part: no more is kept than a part needs"],
-        series=[curve("held", case.growth.time_s, case.growth.held_bytes)],
+        "part by part: no more is kept than a part needs",
     )
 
 
@@ -115,21 +110,35 @@ def _finding(
     beside = f"outside this peak the job held at most {format_bytes(passing.beside_bytes)}"
     if passing.beside_bytes >= FULL * passing.bytes:
         beside = "the job came as high more than once"
-    return case.finding(
-        _KIND,
+    return _told(
+        case,
+        process,
+        first,
         f"The peak of {format_bytes(passing.bytes)} at {format_duration(passing.time_s)}, {times:.1f} × the usual "
         f"{format_bytes(passing.level_bytes)}, came in {first.asked_in}",
+        [
+            *(_had(one, case.sources) for one in makers[:LISTED] if one.bytes >= SOME * passing.bytes),
+            _lasted(case, process, passing, figures),
+        ],
+        f"in parts or in place: {beside}",
+    )
+
+
+def _told(
+    case: Case, process: ProcessGrowth, first: Had, title: str, evidence: Sequence[Evidence], how: str
+) -> Finding:
+    """At the line that had most. ``how``: goes on from what to process less of at once."""
+    return case.finding(
+        _KIND,
+        title,
         severity="note",
         grounds=[Ground("samples of allocations say what was alive then", SURE)],
         bytes=0,
         process=process,
         line=Definition(first.call.file, first.call.line, first.call.function),
         device="cpu",
-        evidence=[
-            *(_had(one, case.sources) for one in makers[:LISTED] if one.bytes >= SOME * passing.bytes),
-            _lasted(case, process, passing, figures),
-        ],
-        remedy=[f"process less at once in {first.asked_in}, in parts or in place: {beside}"],
+        evidence=evidence,
+        remedy=[f"process less at once in {first.asked_in}, {how}"],
         series=[curve("held", case.growth.time_s, case.growth.held_bytes)],
     )
 
