@@ -572,6 +572,16 @@ TABLES: dict[str, Table] = {
             _DEEP_BYTES,
             _c("data_form", "str", "", "records, strings, token-ids, integers, arrow-table, arrow-mapped"),
             _c("content_sketch", "str", "", "JSON list for each row looked at: position, size, address, word hashes"),
+            _c("padded_share", "float", "", "of the numbers looked at, those that fill rows up to one length; null: none"),
+        )),
+        Table("text_fields", "agent", "Texts of a large container, or in a field of its members, of which some were looked at", (
+            *_PROCESS, *_TAKE,
+            _NODE,
+            _c("field", "str", "", "key or attribute; null: the members themselves, or a place in them", "name"),
+            _c("text_count", "int", "", "texts looked at"),
+            _c("own_count", "int", "", "of these, in memory of their own"),
+            _c("alone_count", "int", "", "of these, with content that no other one has"),
+            _c("text_bytes", "int", "bytes", "of the texts looked at"),
         )),
         Table("allocator", "agent", "Figures of torch's CUDA allocator and pinned memory: one device, one instant", (
             *_PROCESS, *_TAKE,

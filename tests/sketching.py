@@ -15,6 +15,12 @@ from leakscope.agent.torch.remembered import Remembered
 
 def sketched(obj: Any, tensors: Mapping[int, tuple[int, int]] | None = None) -> tuple[int, str, str] | None:
     """(rows, data form, sketch) of ``obj``, as a snapshot of this process tells; None: it is none."""
+    found = [one for one in told_of(obj, tensors) if one["table"] == "data_forms"]
+    return (found[0]["row_count"], found[0]["data_form"], found[0]["content_sketch"]) if found else None
+
+
+def told_of(obj: Any, tensors: Mapping[int, tuple[int, int]] | None = None) -> list[dict[str, Any]]:
+    """The rows of ``data_forms`` and ``text_fields`` about ``obj``, each with its ``table``."""
     graph = HeapGraph(minds_watchers=False)
     if tensors is not None:
         graph.weigh_tensors(*_layout_of_tensors())
@@ -29,7 +35,8 @@ def sketched(obj: Any, tensors: Mapping[int, tuple[int, int]] | None = None) -> 
         assert graph._label(read, id(sys.modules), None, ctypes.byref(largest))
         row = read.contents.marks[0].row
         (copy,) = [copy for copy, at in rows.copies_of(largest) if at == row] or [None]
-        return None if copy is None else sketch.sketch_of_copy(copy, tensors or {})
+        found = [] if copy is None else sketch.rows_of_copy(copy, tensors or {})
+        return [dict(columns, table=table) for table, columns in found]
     finally:
         graph._free(read)
 

@@ -33,6 +33,7 @@ from ..facts.case import Case
 from ..facts.code.adding import CREATES, Line, adding_lines
 from ..facts.code.backward import goes_back_through
 from ..facts.code.fields import unread_fields
+from ..facts.code.names import Holder
 from ..facts.code.reading import goes_on_setting
 from ..facts.code.statements import latest_read
 from ..facts.growth.processes import ProcessGrowth
@@ -44,7 +45,7 @@ from ..facts.retained.figures import is_untouched
 from ..facts.series.arithmetic import level_at
 from ..facts.series.trend import DRIFT_BYTES
 from ..facts.subject import Held
-from ..facts.tables import only, without_last
+from ..facts.tables import cells, only, without_last
 from ..facts.where.holders import KNOWN_ADDER, OUT, about, defined_at, holder_name, named_in
 from ..findings import Evidence, Finding, Idle, RuledOut, Skipped
 from ..kinds import HELD
@@ -191,6 +192,7 @@ class _Part(NamedTuple):
     each: tuple[str | None, float]
     name: str = ""  # where the place has none to be told by
     line: Line | None = None
+    doubt: str = "code that reads it under another name, or from C, would not be seen"
 
 
 def _parts(
@@ -201,6 +203,9 @@ def _parts(
     around = [place for place in _containers(asked) if place not in asked and not _is_told(place, told)]
     found = [*_older(case, asked), *_unread_members(case, [*asked, *around]), *_views(asked)]
     found += [*_kept_graphs(case, process, heap, asked), *_never_hit([*asked, *around])]
+    found += [
+        one for one in (*_equal_texts(case, process, heap), *_padded(process, heap)) if not _is_told(one.place, told)
+    ]
     found += _of_cells(case, heap)
     found += (one for one in _in_tracebacks(case, heap) if not _is_told(one.place, told))
     return sorted(found, key=lambda one: -one.bytes)
@@ -336,6 +341,69 @@ def _never_hit(held: Sequence[Place]) -> Iterator[_Part]:
         )
 
 
+_LEAST_TEXTS = 100  # looked at: one in a hundred that is alone is seen
+
+
+def _equal_texts(case: Case, process: ProcessGrowth, heap: Heap) -> Iterator[_Part]:
+    """Texts in a container, or in a field of its members, that equal others in it and have memory of their own.
+
+    By the texts looked at: a text that no other of these equals may still have its like among the rest.
+    """
+    of_places: dict[Place, list[tuple[str | None, float, float]]] = {}
+    takes = process.rows("takes")
+    rows = process.rows("text_fields")
+    rows = only(rows, rows["take"] == without_last(takes, takes)["take"].max()) if len(rows) else rows
+    for node, *of_field in cells(rows, "node", "field", "text_count", "own_count", "alone_count", "text_bytes"):
+        field, count, own, alone, size = of_field
+        place = heap.by_number.get(node)
+        if place is None or count < _LEAST_TEXTS or own < NEARLY_ALL * count or alone > MOST * count:
+            continue
+        each, members = size / count, float(place.length[-1])
+        of_places.setdefault(place, []).append((field, each, members * each * (1.0 - alone / count)))
+    for place, fields in of_places.items():
+        above = next((one for one in upwards(place) if one.has_users_name), place)
+        names = [name for name, _, _ in fields if name]
+        module, _, member = (place.member_type or "").rpartition(".")
+        given = adding_lines(case.sources, Holder(names[0], member, module)) if names and module else []
+        under = f" under {listed(names)}" if names else ""
+        size = sum(size for _, _, size in fields)
+        yield _Part(
+            above,
+            round(size),
+            f"of texts{under} that equal others in it",
+            "texts were compared, and where they lie",
+            f"each has memory of its own: {listed([f'{name or place.said} {format_bytes(of)}' for name, _, of in fields])}",
+            f"pass {listed(names) if names else 'each'} through sys.intern() on the way into",
+            "equal-texts",
+            ("str", max(each for _, each, _ in fields)),
+            line=_line(given),
+            doubt="some hundred texts of each field were compared",
+        )
+
+
+def _padded(process: ProcessGrowth, heap: Heap) -> Iterator[_Part]:
+    """Arrays whose rows one number fills up to the length of the longest."""
+    takes = process.rows("takes")
+    rows = process.rows("data_forms")
+    rows = only(rows, rows["take"] == without_last(takes, takes)["take"].max()) if len(rows) else rows
+    for node, share, size in cells(rows.dropna(subset=["padded_share"]), "node", "padded_share", "deep_bytes"):
+        place = heap.by_number.get(node)
+        above = next((one for one in upwards(place) if one.has_users_name), None)
+        if place is None or above is None or share < MUCH or place.member_type is not None:
+            continue
+        yield _Part(
+            above,
+            round(share * size),
+            "of padding",
+            "its rows end, or begin, with one number up to one length, and have others before",
+            f"{share:.0%} of the numbers looked at only fill rows up to one length",
+            "keep each row at its own length and pad a batch to its longest row, instead of all rows of",
+            "padding",
+            (None, size),
+            doubt="some hundred numbers of it were looked at",
+        )
+
+
 def _in_tracebacks(case: Case, heap: Heap) -> Iterator[_Part]:
     """What calls that failed had in their variables: the traceback of an exception that is kept has their frames."""
     if any(way in source.text for source in case.sources for way in _READS_FRAMES):
@@ -398,7 +466,7 @@ def _of_part(case: Case, process: ProcessGrowth, one: _Part) -> Finding:
         line=line or defined_at(named),
         device="cpu",
         evidence=[Evidence(one.evidence, {"bytes": one.bytes}), share],
-        doubts=["code that reads it under another name, or from C, would not be seen"],
+        doubts=[one.doubt],
         remedy=[f"{one.remedy} {untyped(name)}{where}: {frees(process, one.bytes, [one.each])}"],
         mechanism=one.mechanism,
         wasted=True,

@@ -19,8 +19,8 @@ from . import layout
 from .references import NoneCount
 from .rows import (
     GROUPS,
+    about_row,
     copies_of,
-    data_form,
     is_opaque,
     marks_of,
     owner_of,
@@ -557,7 +557,7 @@ class HeapGraph:
 
     def work_out(
         self,
-        look: Callable[[bytes], dict[str, Any] | None] | None = None,
+        look: Callable[[bytes], list[tuple[str, dict[str, Any]]]] | None = None,
         least_bytes: int = 0,
         file: File | None = None,
     ) -> Found | None:
@@ -594,9 +594,11 @@ class HeapGraph:
                     self._free_past(past)
             numbers = self._number(contents)
             rows = list(rows_of(contents, number, numbers))
-            for columns, at in seen:
-                if columns is not None:
-                    rows.append(("data_forms", data_form(contents, number, numbers, at, columns)))
+            rows += [
+                (table, about_row(contents, number, numbers, at, columns, table == "data_forms"))
+                for found, at in seen
+                for table, columns in found
+            ]
             summary = summary_of(contents, number, took_s, thread_time() - began)
             if file is not None and is_for_file:
                 names = [type_name(contents, at) for at in range(contents.type_count)]

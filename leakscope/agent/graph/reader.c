@@ -41,6 +41,7 @@
 #include "reader/sharing.c"
 #include "reader/strays.c"
 #include "reader/labels.c"
+#include "reader/equal.c"
 #include "reader/copies.c"
 #include "reader/references.c"
 #include "reader/file.c"

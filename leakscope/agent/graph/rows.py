@@ -179,10 +179,13 @@ def copies_of(largest: Any) -> Iterator[tuple[bytes, int]]:
         begin = end
 
 
-def data_form(graph: Any, number: int, numbers: Sequence[int], at: int, columns: dict[str, Any]) -> dict[str, Any]:
+def about_row(
+    graph: Any, number: int, numbers: Sequence[int], at: int, columns: dict[str, Any], is_weighed: bool
+) -> dict[str, Any]:
     row = graph.rows[at]
-    own = {"take": number, "node": numbers[at], "deep_bytes": row.retained_bytes}
-    return dict(columns, type_name=type_name(graph, row.type), **own)
+    if is_weighed:
+        columns = dict(columns, type_name=type_name(graph, row.type), deep_bytes=row.retained_bytes)
+    return dict(columns, take=number, node=numbers[at])
 
 
 def types_of(graph: Any) -> Iterator[tuple[str, int, int, int]]:

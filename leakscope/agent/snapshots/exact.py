@@ -170,9 +170,8 @@ class ExactSnapshot:
             rows += [(table, dict(row, take=self.number)) for table, row in self._look.rows(found.marks)]
         return rows
 
-    def _sketch(self, copy: bytes) -> dict[str, Any] | None:
-        found = sketch.sketch_of_copy(copy, {} if self._look is None else self._look.integers)
-        return None if found is None else dict(zip(("row_count", "data_form", "content_sketch"), found))
+    def _sketch(self, copy: bytes) -> list[tuple[str, dict[str, Any]]]:
+        return sketch.rows_of_copy(copy, {} if self._look is None else self._look.integers)
 
     def _tensor_bytes(self, host: bool) -> int | None:
         """None: there may be some, and nobody looked."""

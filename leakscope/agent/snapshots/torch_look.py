@@ -126,7 +126,7 @@ class Look:
         self._nodes: dict[int, int | None] = {}  # of each of these, in the graph
         self._storages: list[int] = []
         self._wholes: list[tuple[int, int]] = []  # (a tensor, its storage) of large ones that nobody claims
-        self._sketches: dict[int, tuple[int, str]] = {}  # of such storages: (rows, sketch)
+        self._sketches: dict[int, dict[str, Any]] = {}  # of such storages: columns of data_forms
         self._rows: list[Row] = []
         self.ties: list[Tie] = []
         self.integers: dict[int, tuple[int, int]] = {}  # of sketch.sketch_of_copy
@@ -293,7 +293,7 @@ class Look:
             columns = figures.columns_of(tensor, storage, ranges, sketch.LINES, sketch.ACROSS)
             if columns:
                 lengths = inventory.torch[1].size(tensor)
-                self._sketches[address] = max(lengths[:2]), sketch.sketch_of_figures(columns)
+                self._sketches[address] = dict(sketch.form_of_figures(columns), row_count=max(lengths[:2]))
 
     # ---- what the collector is not told
 
@@ -472,10 +472,9 @@ class Look:
         yield from (("tensors", row) for row in torch_rows.budget(inventory, "take"))
         yield from (("tensors", row) for row in _places(inventory, held))
         yield from (("weights", row) for row in self._weights(inventory, held, marks))
-        for address, (count, text) in self._sketches.items():
+        for address, form in self._sketches.items():
             storage = inventory.storages[address]
             if storage.owner is tensors.USER and named.get(address) is not None:
-                form = {"row_count": count, "data_form": sketch.NUMERIC, "content_sketch": text}
                 yield "data_forms", dict(form, node=named[address], type_name=TENSOR, deep_bytes=storage.size)
 
     def bytes_on(self, host: bool) -> int | None:

@@ -11,11 +11,14 @@
  *   X address                           a tensor, of which only torch can say what is in it
  *   F count (address, double)...        numbers of a row of an array, and where each is
  *   N                                   anything else
+ *
+ * Behind the rows there is of each field that texts stand in: a value that is its name, and how many texts were looked at,
+ * how many of them have memory of their own, how many of those no other one equals, and how many bytes they have in all.
  */
 #include "reader.h"
 
 enum { LEAST_ROWS = 1000, MOST_CHARACTERS = 4000, END = 64, MOST_INTEGERS = 512, MOST_VALUES = 48, MOST_COLUMNS = 64, DEEPEST_ROW = 3,
-       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 2 << 20, LINES = 24, ACROSS = 12 };
+       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 2 << 20, MEMBER_BYTES = 48, LINES = 24, ACROSS = 12 };
 
 #define NO_INTEGER INT64_MIN
 
@@ -562,11 +565,68 @@ static int copy_rows(struct copy *to, const object *one, const struct kind *kind
     return 1;
 }
 
+/* Cells of an array of objects: a column is a field. */
+static void note_cells(struct text_fields *all, const object *array)
+{
+    struct form form;
+    if (!form_of(array, &form) || form.letter != 'O')
+        return;
+    int rows = form.dimensions == 2 && form.lengths[1] > form.lengths[0];
+    int64_t columns = form.dimensions == 2 ? form.lengths[!rows] : 1;
+    for (int64_t k = 0; k < columns && k < MOST_FIELDS; k++)
+        for (int64_t i = 0; i < TEXTS_LOOKED_AT && i < form.lengths[rows]; i++) {
+            int64_t at = form.lengths[rows] < TEXTS_LOOKED_AT ? i : (int64_t)((uint64_t)form.lengths[rows] * (uint64_t)i / TEXTS_LOOKED_AT);
+            const char *cell = form.data + at * form.strides[rows] + (columns > 1 ? k * form.strides[!rows] : 0);
+            note_text(all, (uint64_t)k, NULL, (object *)pointer_at(cell, 0));
+        }
+}
+
+static void note_members(struct text_fields *all, const object *one, const struct kind *kind)
+{
+    const type *cls = one->type;
+    int is_dict = cls->flags & IS_DICT && cls->deallocate != L.python_deallocate && L.dict_next != NULL;
+    const char *items = cls == L.list ? pointer_at(one, 24) : cls == L.tuple ? items_of(one) : NULL;
+    uint64_t length = is_dict ? word_at(one, 16) : items ? (uint64_t)one->size : 0;
+    if (kind->base == NDARRAY)
+        note_cells(all, one);
+    for (uint64_t i = 0; i < TEXTS_LOOKED_AT && i < length; i++) {
+        uint64_t at = length < TEXTS_LOOKED_AT ? i : length * i / TEXTS_LOOKED_AT;
+        intptr_t place = (intptr_t)at;
+        object *key, *value = is_dict ? NULL : (object *)pointer_at(items, 8 * at);
+        if (is_dict && !L.dict_next((object *)one, &place, &key, &value))
+            break;
+        note_texts_of(all, value);
+    }
+}
+
+static void copy_texts(struct copy *to, const object *one, const struct kind *kind)
+{
+    struct text_fields all = {.count = 0};
+    uint64_t counts[2];
+    note_members(&all, one, kind);
+    put_number(to, all.count);
+    for (uint32_t i = 0; i < all.count; i++) {
+        const struct text_field *field = &all.at[i];
+        if (field->name)
+            copy_text(to, field->name);
+        else
+            put_bytes(to, "N", 1);
+        count_texts(field, &counts[0], &counts[1]);
+        put_number(to, field->count);
+        put_number(to, counts[0]);
+        put_number(to, counts[1]);
+        put_number(to, field->bytes);
+    }
+}
+
 INTERNAL void copy_largest(struct graph *g, struct largest *largest)
 {
     for (uint32_t i = 0; i < g->row_count && largest->count < sizeof largest->rows / sizeof *largest->rows; i++) {
         const struct row *row = &g->rows[i];
-        if (row->type < FIRST_TYPE || !row->is_seen || row->retained_bytes < largest->least_bytes || g->copied_bytes > COPIED_BYTES)
+        if (row->type < FIRST_TYPE || !row->is_seen || g->copied_bytes > COPIED_BYTES)
+            continue;
+        /* Members that another container has as well are none of its retained bytes. */
+        if (row->retained_bytes < largest->least_bytes && row->length < largest->least_bytes / MEMBER_BYTES)
             continue;
         struct copy to = {.g = g};
         const object *one = (object *)row->address;
@@ -577,6 +637,8 @@ INTERNAL void copy_largest(struct graph *g, struct largest *largest)
         g->members_left -= length;
         uint64_t before = g->copied_bytes;
         int is_copied = copy_rows(&to, one, &kind);
+        if (is_copied)
+            copy_texts(&to, one, &kind);
         if (to.is_short || !is_copied) {
             g->copied_bytes = before;
             continue;

@@ -401,6 +401,19 @@ struct largest {
     uint32_t rows[64], count;
 };
 
+enum { TEXTS_LOOKED_AT = 512, MOST_FIELDS = 8 };
+
+struct text_field { /* of members of a container */
+    const object *name; /* a text, or NULL */
+    uint64_t id, bytes;
+    uint32_t count, content[TEXTS_LOOKED_AT], address[TEXTS_LOOKED_AT];
+};
+
+struct text_fields {
+    uint32_t count;
+    struct text_field at[MOST_FIELDS];
+};
+
 /* References that are no edges. */
 
 struct lookup { /* in Python's cache of attributes of types: ``name`` was looked up on the type of that version */
@@ -567,6 +580,11 @@ INTERNAL int tell_pins(struct graph *g, struct work *w);
 INTERNAL int is_same(const struct graph *g, const struct row *row, const object *one);
 INTERNAL void look_below(struct graph *g, uint32_t number);
 INTERNAL int label_rows(struct graph *g, object *modules, void *recorder, struct largest *largest);
+
+/* equal.c */
+INTERNAL void note_text(struct text_fields *all, uint64_t id, const object *name, const object *text);
+INTERNAL void note_texts_of(struct text_fields *all, const object *member);
+INTERNAL void count_texts(const struct text_field *field, uint64_t *own, uint64_t *alone);
 
 /* copies.c */
 INTERNAL void copy_largest(struct graph *g, struct largest *largest);
