@@ -572,9 +572,10 @@ TABLES: dict[str, Table] = {
             _DEEP_BYTES,
             _c("data_form", "str", "", "records, strings, token-ids, integers, arrow-table, arrow-mapped"),
             _c("content_sketch", "str", "", "JSON list for each row looked at: position, size, address, word hashes"),
-            _c("padded_share", "float", "", "of the numbers looked at, those that fill rows up to one length; null: none"),
+            _c("padded_share", "float", "", "of the numbers looked at, what fills rows up to one length; null: none"),
+            _c("repeated_share", "float", "", "of each row of numbers, what the row before has, further along; null: none"),
         )),
-        Table("text_fields", "agent", "Texts of a large container, or in a field of its members, of which some were looked at", (
+        Table("text_fields", "agent", "Texts in a field of a large container's members, of which some were looked at", (
             *_PROCESS, *_TAKE,
             _NODE,
             _c("field", "str", "", "key or attribute; null: the members themselves, or a place in them", "name"),

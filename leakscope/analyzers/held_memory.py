@@ -18,7 +18,7 @@ whether memory grows, those are reported that gained min_growth_share of what wa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -203,11 +203,9 @@ def _parts(
     around = [place for place in _containers(asked) if place not in asked and not _is_told(place, told)]
     found = [*_older(case, asked), *_unread_members(case, [*asked, *around]), *_views(asked)]
     found += [*_kept_graphs(case, process, heap, asked), *_never_hit([*asked, *around])]
-    found += [
-        one for one in (*_equal_texts(case, process, heap), *_padded(process, heap)) if not _is_told(one.place, told)
-    ]
+    economies = (*_equal_texts(case, process, heap), *_of_rows(process, heap), *_by_keepers(case, heap))
+    found += [one for one in economies if not _is_told(one.place, told)]
     found += _of_cells(case, heap)
-    found += (one for one in _in_tracebacks(case, heap) if not _is_told(one.place, told))
     return sorted(found, key=lambda one: -one.bytes)
 
 
@@ -367,12 +365,13 @@ def _equal_texts(case: Case, process: ProcessGrowth, heap: Heap) -> Iterator[_Pa
         given = adding_lines(case.sources, Holder(names[0], member, module)) if names and module else []
         under = f" under {listed(names)}" if names else ""
         size = sum(size for _, _, size in fields)
+        of_each = listed([f"{name or place.said} {format_bytes(of)}" for name, _, of in fields])
         yield _Part(
             above,
             round(size),
             f"of texts{under} that equal others in it",
             "texts were compared, and where they lie",
-            f"each has memory of its own: {listed([f'{name or place.said} {format_bytes(of)}' for name, _, of in fields])}",
+            f"each has memory of its own: {of_each}",
             f"pass {listed(names) if names else 'each'} through sys.intern() on the way into",
             "equal-texts",
             ("str", max(each for _, each, _ in fields)),
@@ -381,54 +380,141 @@ def _equal_texts(case: Case, process: ProcessGrowth, heap: Heap) -> Iterator[_Pa
         )
 
 
-def _padded(process: ProcessGrowth, heap: Heap) -> Iterator[_Part]:
-    """Arrays whose rows one number fills up to the length of the longest."""
+_OF_ROWS = {  # columns of data_forms: what, ground, evidence, remedy, mechanism
+    "padded_share": (
+        "of padding",
+        "its rows end, or begin, with one number up to one length, and have others before",
+        "only fill rows up to one length",
+        "keep each row at its own length and pad a batch to its longest row, instead of all rows of",
+        "padding",
+    ),
+    "repeated_share": (
+        "that the rows before have as well, as windows of one series",
+        "each row goes on where the one before it began, some numbers further along",
+        "are in the row before as well",
+        "keep the series once and cut a window when it is read (sliding_window_view of numpy.lib.stride_tricks, or "
+        "unfold() of torch, are views of it) instead of all windows in",
+        "windows",
+    ),
+}
+
+
+def _of_rows(process: ProcessGrowth, heap: Heap) -> Iterator[_Part]:
+    """Arrays whose rows one number fills up to the length of the longest, or of which one repeats most of another."""
     takes = process.rows("takes")
     rows = process.rows("data_forms")
     rows = only(rows, rows["take"] == without_last(takes, takes)["take"].max()) if len(rows) else rows
-    for node, share, size in cells(rows.dropna(subset=["padded_share"]), "node", "padded_share", "deep_bytes"):
-        place = heap.by_number.get(node)
-        above = next((one for one in upwards(place) if one.has_users_name), None)
-        if place is None or above is None or share < MUCH or place.member_type is not None:
-            continue
-        yield _Part(
-            above,
-            round(share * size),
-            "of padding",
-            "its rows end, or begin, with one number up to one length, and have others before",
-            f"{share:.0%} of the numbers looked at only fill rows up to one length",
-            "keep each row at its own length and pad a batch to its longest row, instead of all rows of",
-            "padding",
-            (None, size),
-            doubt="some hundred numbers of it were looked at",
-        )
+    for column, (what, ground, evidence, remedy, mechanism) in _OF_ROWS.items():
+        for node, share, size in cells(rows.dropna(subset=[column]), "node", column, "deep_bytes"):
+            place = heap.by_number.get(node)
+            above = next((one for one in upwards(place) if one.has_users_name), None)
+            if place is None or above is None or share < MUCH or place.member_type is not None:
+                continue
+            yield _Part(
+                above,
+                round(share * size),
+                what,
+                ground,
+                f"{share:.0%} of the numbers looked at {evidence}",
+                remedy,
+                mechanism,
+                (None, size),
+                doubt="some hundred numbers of it were looked at",
+            )
 
 
-def _in_tracebacks(case: Case, heap: Heap) -> Iterator[_Part]:
-    """What calls that failed had in their variables: the traceback of an exception that is kept has their frames."""
-    if any(way in source.text for source in case.sources for way in _READS_FRAMES):
-        return
-    kept: dict[Place, list[Place]] = {}
+class _Keeper(NamedTuple):
+    """Objects of a library's that keep what they came by. ``via``: the attribute by which they do, where that matters."""
+
+    what: str
+    ground: str
+    objects: str
+    remedy: str
+    mechanism: str
+    via: str | None = None
+    doubt: str = _Part._field_defaults["doubt"]
+
+
+_KEEPERS = {
+    TRACEBACK: _Keeper(
+        "in variables of calls that failed, by the tracebacks of its exceptions",
+        "only a debugger reads the variables of a call that failed",
+        "tracebacks",
+        f"{KEEP_TEXT} of the exceptions in",
+        "tracebacks",
+    ),
+    "logging.LogRecord": _Keeper(
+        "in what log records were given to write",
+        "its arguments are needed until the message of a record is made",
+        "log records",
+        "keep the text, as self.format(record) makes it, and not the record, in",
+        "log-records",
+        via="args",
+    ),
+    "itertools.cycle": _Keeper(
+        "that itertools.cycle keeps to give it out again",
+        "a cycle keeps all that its first round was given",
+        "cycles",
+        "go through the source anew in each round (`while True: yield from …`), and not by itertools.cycle, in",
+        "cycle",
+        doubt="where to make it anew takes longer than to keep it, that is what the memory is for",
+    ),
+    "_pickle.Pickler": _Keeper(
+        "that a pickler remembers having written",
+        "a pickler keeps each object that it wrote, so as to refer to it",
+        "picklers",
+        "make a new pickler for each object, or call clear_memo() after each dump(), of",
+        "pickle-memo",
+        doubt="objects that refer to others of an earlier dump() would be written in full",
+    ),
+    "_pickle.Unpickler": _Keeper(
+        "that an unpickler remembers having read",
+        "an unpickler keeps each object that it read, so as to refer to it",
+        "unpicklers",
+        "make a new unpickler for each load(), in place of",
+        "pickle-memo",
+        doubt="a stream of one pickler that never cleared its memo has to be read by one unpickler",
+    ),
+}
+
+
+def _by_keepers(case: Case, heap: Heap) -> Iterator[_Part]:
+    """What objects of a library keep that were handed it: the variables of calls that failed, arguments of log records."""
+    reads_frames = any(way in source.text for source in case.sources for way in _READS_FRAMES)
+    kept: dict[tuple[str, Place], list[Place]] = {}
     for place in heap.places:
-        above = list(upwards(place.parent)) if place.type_name == TRACEBACK else []
-        named = [one for one in above if one.has_users_name]
+        keeper = _KEEPERS.get(place.type_name)
+        if keeper is None or (place.type_name == TRACEBACK and reads_frames):
+            continue
+        named = [one for one in upwards(place) if one.has_users_name]
         # One that is a variable of a running call may be on its way up.
-        stays = (one for one in named if one.reference.edge_kind in _STAYS)
-        keeper = next((one for one in named if one.has_length), next(stays, None))
-        if keeper is not None and not any(one.type_name == TRACEBACK for one in above):
-            kept.setdefault(keeper, []).append(place)
-    for keeper, traces in kept.items():
-        size, count = sum(float(one.deep_bytes[-1]) for one in traces), sum(float(one.count[-1]) for one in traces)
+        stays = (one for one in named if one.reference.edge_kind in _STAYS or place.type_name != TRACEBACK)
+        of = next((one for one in named if one.has_length), next(stays, None))
+        is_first = all(one.type_name != place.type_name for one in upwards(place.parent))
+        if of is not None and is_first:
+            kept.setdefault((place.type_name, of), []).append(place)
+    for (kind, of), places in kept.items():
+        keeper = _KEEPERS[kind]
+        if keeper.via is not None and not any(_is_most(one) for place in places for one in place.children
+                                              if one.reference.variable == keeper.via):  # fmt: skip
+            continue
+        size, count = sum(float(one.deep_bytes[-1]) for one in places), sum(float(one.count[-1]) for one in places)
         yield _Part(
-            keeper,
+            of,
             round(size),
-            "in variables of calls that failed, by the tracebacks of its exceptions",
-            "only a debugger reads the variables of a call that failed",
-            f"{format_count(count)} tracebacks in it keep {format_bytes(size)}",
-            f"{KEEP_TEXT} of the exceptions in",
-            "tracebacks",
+            keeper.what,
+            keeper.ground,
+            f"{format_count(count)} {keeper.objects} in it keep {format_bytes(size)}",
+            keeper.remedy,
+            keeper.mechanism,
             (None, size / max(1.0, count)),
+            doubt=keeper.doubt,
         )
+
+
+def _is_most(place: Place) -> bool:
+    """Of what keeps it."""
+    return place.parent is not None and float(place.deep_bytes[-1]) > MOST * float(place.parent.deep_bytes[-1])
 
 
 def _of_cells(case: Case, heap: Heap) -> Iterator[_Part]:
@@ -590,7 +676,9 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         is_seen = len(takes) and takes["seen_lines"].notna().any()
         uses = [use_of(case, process, one.as_holder(), one.said) for one in places if is_seen]
         use = min(uses, key=lambda one: (False, None, True).index(one.is_over), default=Use(None, None))
-        changes = goes_on_setting(case.sources, "requires_grad", case.once(progress_of, process))
+        changes = any(
+            goes_on_setting(case.sources, name, case.once(progress_of, process)) for name in ("requires_grad", "lr")
+        )
         of_frozen = _of_frozen(process, rows) if not changes else None  # as a critic that its generator trains against
         found = [one for one in (of_frozen, _since_training(process, rows, use)) if one is not None]
         left = max(found, key=lambda one: one.bytes, default=None)
@@ -616,8 +704,11 @@ def _of_frozen(process: ProcessGrowth, rows: Rows) -> _Left | None:
     both = weights["take"][weights["take"].isin(rows["take"])]
     if not len(both):
         return None
+    as_it_was = _unchanged(weights)
     weights, rows = (only(table, table["take"] == both.max()) for table in (weights, rows))
-    is_trained = weights["requires_grad"].fillna(True)
+    is_frozen = ~weights["requires_grad"].fillna(True)
+    by_rate = not is_frozen.any() and bool(as_it_was)
+    is_trained = ~(weights["storage_key"].isin(list(as_it_was)) if by_rate else is_frozen)
     if is_trained.all() or not is_trained.any():
         return None
     # Of small parameters, biases among them, no row tells: these are taken for trained.
@@ -633,11 +724,29 @@ def _of_frozen(process: ProcessGrowth, rows: Rows) -> _Left | None:
     return _Left(
         round(state + gradients),
         gradients > 0,
-        f"{format_bytes(frozen)} of the parameters are frozen, and {format_bytes(trained)} trained: for these an "
-        f"optimizer {each}",
-        "make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
+        f"{format_bytes(frozen)} of the parameters {'never change' if by_rate else 'are frozen'}, and "
+        f"{format_bytes(trained)} are trained: for these an optimizer {each}",
+        f"{'call requires_grad_(False) on those that are not to change, and ' if by_rate else ''}make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
         "p.requires_grad])" + (", and set the .grad of the others to None" if gradients else ""),
     )
+
+
+def _unchanged(weights: Rows) -> set[Any]:
+    """Storages of parameters that had the same values in all snapshots, while others changed from each to the next: the
+    rate they are trained at is nothing. Empty where a single one has most of these bytes: a table of which the rows that
+    were looked at had no turn.
+    """
+    values: dict[Any, list[str]] = {}
+    sizes: dict[Any, float] = {}
+    for key, fingerprint, size in cells(weights, "storage_key", "fingerprint", "storage_bytes"):
+        values.setdefault(key, []).append(fingerprint)
+        sizes[key] = float(size)
+    most = max(map(len, values.values()), default=0)
+    whole = {key: each for key, each in values.items() if len(each) == most >= FEWEST and None not in each}
+    same = {key for key, each in whole.items() if len(set(each)) == 1}
+    goes_on = any(a != b for each in whole.values() for a, b in [each[-2:]])
+    of_same = [sizes[key] for key in same]
+    return same if goes_on and of_same and max(of_same) <= MOST * sum(of_same) else set()
 
 
 def _since_training(process: ProcessGrowth, rows: Rows, use: Use) -> _Left | None:

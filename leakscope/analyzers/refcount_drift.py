@@ -84,7 +84,7 @@ def findings(
     """Yield one finding per process that loses references to None or keeps some, one for objects nobody refers to."""
     growth = case.growth
     yield from _none_findings(case, min_fall)
-    for one in growth.processes:
+    for one in growth.processes if not growth.leaking else ():  # what grows may have them, in memory of C's
         yield from _kept(case, one, min_kept)
     process = growth.main
     if not growth.leaking or process is None or any(f.kind == "recompilation" for f in so_far):

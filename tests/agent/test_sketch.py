@@ -17,7 +17,7 @@ import pytest
 
 from leakscope.agent.graph import sketch
 
-from ..sketching import sketched
+from ..sketching import sketched, told_of
 
 COUNT = 2000
 WORDS = ["".join(random.Random(i).choices("abcdefghij", k=2 + i % 7)) for i in range(3000)]
@@ -324,3 +324,85 @@ def test_memory_that_is_not_an_arrays_own_is_not_read(tmp_path: Any) -> None:
 def test_an_array_that_was_unpickled_shows_its_numbers() -> None:
     """Its memory is that of bytes, as in a process that was sent it."""
     assert ranks_of(pickle.loads(pickle.dumps(TABLE, protocol=4))) == ranks_of(TABLE)
+
+
+# ---- how economically it is held
+
+
+CITIES = [f"city number {number}" for number in range(20)]
+
+
+class Parcel:
+    def __init__(self, city: str, note: str) -> None:
+        self.city = city
+        self.note = note
+
+
+def text_fields(obj: Any) -> dict[str | None, tuple[int, int, int]]:
+    rows = [one for one in told_of(obj) if one["table"] == "text_fields"]
+    return {one["field"]: (one["text_count"], one["own_count"], one["alone_count"]) for one in rows}
+
+
+def fresh(text: str) -> str:
+    return "".join(list(text))
+
+
+def city(number: int) -> str:
+    return CITIES[number * 7919 % len(CITIES)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lambda: [Parcel(fresh(city(i)), f"note {i}") for i in range(COUNT)],
+        lambda: [{"city": fresh(city(i)), "note": f"note {i}"} for i in range(COUNT)],
+        lambda: {i: {"city": fresh(city(i)), "note": f"note {i}"} for i in range(COUNT)},
+    ],
+)
+def test_texts_that_equal_others_are_counted_by_field(rows: Callable[[], Any]) -> None:
+    assert text_fields(rows()) == {"city": (512, 512, 0), "note": (512, 512, 512)}
+
+
+def test_texts_that_are_shared_have_no_memory_of_their_own() -> None:
+    count, own, _ = text_fields([Parcel(city(i), "") for i in range(COUNT)])["city"]
+    assert (count, own) == (512, len(CITIES))
+
+
+def test_texts_in_an_array_of_objects_are_counted() -> None:
+    assert text_fields(np.array([fresh(city(i)) for i in range(COUNT)], dtype=object)) == {None: (512, 512, 0)}
+
+
+def share_of(obj: Any, column: str) -> float | None:
+    (found,) = [one for one in told_of(obj) if one["table"] == "data_forms"]
+    return found[column]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+@pytest.mark.parametrize("side", [1, -1])
+def test_padding_is_told_from_what_it_fills_up(dtype: Any, side: int) -> None:
+    table = np.zeros((COUNT, 200), dtype=dtype)
+    for row, length in zip(table, np.random.default_rng(3).integers(5, 120, COUNT)):
+        row[:length] = np.random.default_rng(int(length)).integers(1, 9999, length)
+    share = share_of(np.ascontiguousarray(table[:, ::side]), "padded_share")
+    assert share == pytest.approx(float((table == 0).mean()), abs=0.12)
+
+
+@pytest.mark.parametrize("kind", ["one of many", "mask", "half filled", "full"])
+def test_numbers_that_are_often_the_same_are_no_padding(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    tables = {
+        "one of many": np.eye(200)[rng.integers(0, 200, COUNT)],
+        "mask": (rng.random((COUNT, 200)) < 0.1).astype(np.float64),
+        "half filled": np.vstack([rng.random((COUNT // 2, 200)), np.zeros((COUNT // 2, 200))]),
+        "full": rng.random((COUNT, 200)),
+    }
+    assert (share_of(tables[kind], "padded_share") or 0.0) < 0.1
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_windows_of_one_series_repeat_each_other(step: int) -> None:
+    series = np.random.default_rng(7).random(COUNT * step + 100)
+    windows = np.stack([series[i * step : i * step + 100] for i in range(COUNT)])
+    assert share_of(windows, "repeated_share") == pytest.approx(1 - step / 100)
+    assert share_of(np.random.default_rng(7).random((COUNT, 100)), "repeated_share") is None
+    assert share_of(np.tile(np.arange(100.0), (COUNT, 1)), "repeated_share") is None

@@ -15,8 +15,9 @@ and the scale are, the same column has the same order; of the numbers themselves
 first 24 rows, four hexadecimal digits each, by their first digits: these are found again where rows are left out.
 **Cost** 0.5 ms an array.
 
-Two things are told of the memory itself: the share of numbers that only fill rows up to one length (``padded_share``),
-and, of each field of records, how many of its texts equal others and have memory of their own all the same.
+Three things are told of the memory itself: the share of numbers that only fill rows up to one length
+(``padded_share``), or that the row before has as well (``repeated_share``), and, of each field of records, how many of
+its texts equal others and have memory of their own all the same.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .. import plain_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 LEAST_BYTES = 4 * 1024 * 1024  # a smaller container is nobody's problem, however often it is copied
@@ -60,8 +61,9 @@ def rows_of_copy(
     values = _Copied(copy, tensors)
     length, count = values.number(), values.number()
     if copy[32:33] == b"F":
-        columns = _copied_figures(values, count)
-        return [("data_forms", dict(form_of_figures(columns), row_count=length))]
+        told = dict(form_of_figures(_copied_figures(values, count)), row_count=length)
+        fields = _text_fields(values)
+        return [("data_forms", dict(told, repeated_share=_repeated_share(values))), *fields]
     form = None
     rows = []
     for _ in range(count):
@@ -74,15 +76,24 @@ def rows_of_copy(
     if found is None:
         return []
     padded = _padded_share([row.numbers for _, row, _ in rows]) if found[0] in (TOKEN_IDS, INTEGERS) else None
-    columns_of_form = {"row_count": length, "data_form": found[0], "content_sketch": found[1], "padded_share": padded}
-    return [("data_forms", columns_of_form), *_text_fields(values)]
+    fields = _text_fields(values)
+    told = {"data_form": found[0], "content_sketch": found[1], "padded_share": padded, "row_count": length}
+    return [("data_forms", dict(told, repeated_share=_repeated_share(values))), *fields]
 
 
-def _text_fields(values: _Copied) -> Iterator[tuple[str, dict[str, Any]]]:
+def _text_fields(values: _Copied) -> list[tuple[str, dict[str, Any]]]:
     names = ("text_count", "own_count", "alone_count", "text_bytes")
+    fields = []
     for _ in range(values.number()):
-        name = values.name()
-        yield "text_fields", dict(zip(names, [values.number() for _ in names]), field=name)
+        field = values.name()
+        fields.append(("text_fields", dict(zip(names, [values.number() for _ in names]), field=field)))
+    return fields
+
+
+def _repeated_share(values: _Copied) -> float | None:
+    """Of each row of numbers, what the row before it has as well, further along: windows of a series."""
+    shift, across = values.number(), values.number()
+    return 1.0 - shift / float(across) if shift else None
 
 
 def _told(rows: list[tuple[int, _Row, int]], form: str) -> tuple[str, str] | None:

@@ -290,10 +290,10 @@ class Look:
             if address is None:
                 continue
             storage = inventory.storages[address]
-            columns = figures.columns_of(tensor, storage, ranges, sketch.LINES, sketch.ACROSS)
+            columns, repeated = figures.columns_of(tensor, storage, ranges, sketch.LINES, sketch.ACROSS)
             if columns:
-                lengths = inventory.torch[1].size(tensor)
-                self._sketches[address] = dict(sketch.form_of_figures(columns), row_count=max(lengths[:2]))
+                form = dict(sketch.form_of_figures(columns), repeated_share=repeated)
+                self._sketches[address] = dict(form, row_count=max(inventory.torch[1].size(tensor)[:2]))
 
     # ---- what the collector is not told
 

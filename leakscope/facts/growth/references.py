@@ -15,7 +15,7 @@ from ...rising import PART
 from ...units import FEWEST, NEARLY_ALL
 from ..series.arithmetic import Floats
 from ..series.trend import LEAST_STEPS
-from ..tables import only
+from ..tables import only, without_last
 from .processes import ProcessGrowth
 
 _LEAST_TAKES = FEWEST  # fewer tell no steady change from a single one
@@ -79,7 +79,9 @@ class Rest:
 
 def rest_of_none(process: ProcessGrowth) -> Rest | None:
     """None where fewer than three snapshots tell: too large a heap, a None that lives for ever."""
-    graphs = process.rows("heap_graphs")
+    graphs = without_last(
+        process.rows("heap_graphs"), process.rows("takes")
+    )  # as it ends C code lets go of what it had
     graphs = only(graphs, graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0)))
     columns = "none_reference_count", "none_known_count"
     rest = _rest(_takes(process), NONE, graphs["take"].tolist(), *(graphs[name].tolist() for name in columns))

@@ -123,7 +123,12 @@ class Place:
 
     @property
     def copying(self) -> str:
-        """What makes a part of what it is a view of one of its own."""
+        """What makes a part of what it is a view of one of its own. clone() and rechunk() of polars 2.1 copy nothing."""
+        library = (self.member_type or self.type_name).partition(".")[0]
+        if library == "polars":
+            return ".select(pl.all().gather(pl.int_range(pl.len())))"
+        if library == "pyarrow":
+            return ".take(list(range(len(part))))"
         return ".clone()" if self.tensor_bytes[-1] >= MOST * self.deep_bytes[-1] else ".copy()"
 
     @property

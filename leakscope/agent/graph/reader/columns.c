@@ -8,13 +8,15 @@
  * which what is no memory is an error and no crash. */
 #include "reader.h"
 
-enum { COLUMNS_READ = 4096, MOST_CHUNKS = 256, WORDS_OF_SERIES = 18, WORDS_OF_CHUNK = 12, WORDS_OF_RECORD = 8, LEAST_ADDRESS = 1 << 16 };
+enum { COLUMNS_READ = 4096, MOST_CHUNKS = 256, WORDS_OF_SERIES = 18, WORDS_OF_CHUNK = 12, WORDS_OF_RECORD = 8, LEAST_ADDRESS = 1 << 16, WIDEST = 16 };
 
 struct columns {
     struct graph *g;
     uint32_t left;   /* columns, or chunks of Arrow's, that may still be looked at */
     uint32_t depth;  /* of values in values */
     uint64_t stride; /* a chunk that is met stands for so many */
+    uint32_t node;   /* whose columns they are */
+    uint64_t rows, offset; /* of values of Arrow's: how many, behind how many */
     int is_weighing; /* else the graph gets an edge to each */
     int is_done;
 };
@@ -30,14 +32,17 @@ static int is_near(uint64_t a, uint64_t b)
     return (a > b ? a - b : b - a) < 1 << 23;
 }
 
-/* What lies in a mapped file is no memory of theirs: the kernel can let go of it. */
-static void meet(struct columns *all, uint64_t address, uint64_t bytes)
+/* Memory of which they show no more than ``shown`` bytes. What lies in a mapped file is no memory of theirs: the kernel can
+ * let go of it. */
+static void meet(struct columns *all, uint64_t address, uint64_t bytes, uint64_t shown)
 {
     uint32_t node = all->is_weighing ? node_at(all->g, address) : NONE;
     if (!all->is_weighing)
         all->is_done &= refer(all->g, address, TYPE_ARROW);
-    else if (node != NONE && ARRAY(all->g, type, uint32_t)[node] == TYPE_ARROW)
+    else if (node != NONE && ARRAY(all->g, type, uint32_t)[node] == TYPE_ARROW) {
         ARRAY(all->g, own, uint64_t)[node] = is_in_file(address) ? 0 : bytes * all->stride;
+        note_view(all->g, all->node, node, shown * all->stride);
+    }
 }
 
 /* Three words: the record of some memory, where in it the values begin, and how many. Returns how many bytes it has; 0: they
@@ -51,7 +56,8 @@ static uint64_t meet_values(struct columns *all, const uint64_t *words)
         uint64_t begin = record[i], bytes = record[i + 1];
         if (begin < LEAST_ADDRESS || bytes >> MOST_BITS || words[1] < begin || words[1] - begin >= bytes || words[2] / 8 > bytes)
             continue;
-        meet(all, begin, bytes);
+        uint64_t rest = begin + bytes - words[1]; /* a value has no more than WIDEST bytes */
+        meet(all, begin, bytes, words[2] < rest / WIDEST ? words[2] * WIDEST : rest);
         return bytes;
     }
     return 0;
@@ -156,7 +162,10 @@ static void meet_memory(struct columns *all, uint64_t address)
         } else
             manager = words[at];
     }
-    meet(all, words[2], words[4]);
+    /* Values before the first one are not shown; of those behind the last one nothing tells. */
+    uint64_t rows = all->rows + all->offset;
+    int is_part = all->rows && rows > all->rows && !(rows >> 32);
+    meet(all, words[2], words[4], is_part ? (uint64_t)((double)words[4] * (double)all->rows / (double)rows) : words[4]);
 }
 
 /* A vector has shared pointers, each with who counts: its begin and its end. Of all its members, or one in ``stride``. */
@@ -179,13 +188,16 @@ static void meet_members(struct columns *all, const uint64_t *vector, uint64_t s
  * that theirs are numbers of. */
 static void meet_data(struct columns *all, uint64_t address)
 {
-    enum { MEMORY = 5, WITHIN = 8, DICTIONARY = 11, WORDS = 12, DEEPEST = 8 };
+    enum { LENGTH = 2, OFFSET = 4, MEMORY = 5, WITHIN = 8, DICTIONARY = 11, WORDS = 12, DEEPEST = 8 };
     uint64_t words[WORDS];
     if (!all->left || all->depth == DEEPEST || !copy_words(address, words, WORDS))
         return;
     all->left--;
     all->depth++;
+    all->rows = words[LENGTH];
+    all->offset = words[OFFSET];
     meet_members(all, words + MEMORY, 1, meet_memory);
+    all->rows = 0;
     meet_members(all, words + WITHIN, 1, meet_data);
     meet_data(all, words[DICTIONARY]);
     all->depth--;
@@ -283,6 +295,7 @@ INTERNAL void weigh_columns(struct graph *g)
     for (; all.left && next < g->nodes; next++)
         if (base_at(g, next) == COLUMNS) {
             uint32_t before = all.left;
+            all.node = (uint32_t)next;
             meet_all(&all, (const object *)address[next]);
             looked += all.left < before;
         }

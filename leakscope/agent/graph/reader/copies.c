@@ -14,11 +14,12 @@
  *
  * Behind the rows there is of each field that texts stand in: a value that is its name, and how many texts were looked at,
  * how many of them have memory of their own, how many of those no other one equals, and how many bytes they have in all.
+ * Then, of an array of numbers, by how many numbers each row is further along than the one before; 0: by none.
  */
 #include "reader.h"
 
 enum { LEAST_ROWS = 1000, MOST_CHARACTERS = 4000, END = 64, MOST_INTEGERS = 512, MOST_VALUES = 48, MOST_COLUMNS = 64, DEEPEST_ROW = 3,
-       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 2 << 20, MEMBER_BYTES = 48, LINES = 24, ACROSS = 12 };
+       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 2 << 20, MEMBER_BYTES = 48, ROW_BEGIN = 256, LINES = 24, ACROSS = 12 };
 
 #define NO_INTEGER INT64_MIN
 
@@ -492,6 +493,54 @@ static uint64_t copy_figures(struct copy *to, const object *array)
     return (uint64_t)length;
 }
 
+/* The first numbers of a row. */
+static int64_t begin_of_row(const struct figures *of, int64_t row, double *begin)
+{
+    int64_t across = 1;
+    for (int i = 1; i < of->dimensions; i++)
+        across *= of->lengths[i];
+    for (int64_t k = 0; k < across && k < ROW_BEGIN; k++) {
+        const char *cell = of->data + row * of->strides[0];
+        int64_t rest = k;
+        for (int d = of->dimensions; d-- > 1; rest /= of->lengths[d])
+            cell += rest % of->lengths[d] * of->strides[d];
+        begin[k] = figure_at(cell, of->number);
+    }
+    return across;
+}
+
+/* By how many numbers a row is further along than the one before it: each has most of that, as windows of a series do. */
+static int64_t shift_at(const struct figures *of, int64_t row, int64_t *across)
+{
+    enum { LEAST_ALIKE = 16 };
+    double one[ROW_BEGIN], next[ROW_BEGIN];
+    *across = begin_of_row(of, row, one);
+    begin_of_row(of, row + 1, next);
+    int64_t length = *across < ROW_BEGIN ? *across : ROW_BEGIN, differ = 0;
+    for (int64_t k = 1; k < length; k++)
+        differ += one[k] != one[k - 1];
+    for (int64_t shift = 1; differ >= LEAST_ALIKE && shift + LEAST_ALIKE <= length; shift++) {
+        int64_t alike = 0;
+        while (shift + alike < length && one[shift + alike] == next[alike])
+            alike++;
+        if (shift + alike == length)
+            return shift;
+    }
+    return 0;
+}
+
+/* What makes them up has to be so at two places. */
+static void copy_shift(struct copy *to, const object *one, const struct kind *kind)
+{
+    struct figures of;
+    int64_t across[2] = {0, 0}, shifts[2] = {0, 0};
+    if (kind->base == NDARRAY && figures_of(one, &of) && of.dimensions > 1 && of.lengths[0] > 2 * LINES)
+        for (int i = 0; i < 2; i++)
+            shifts[i] = shift_at(&of, i * (of.lengths[0] / 2), &across[i]);
+    put_number(to, shifts[0] == shifts[1] ? (uint64_t)shifts[0] : 0);
+    put_number(to, (uint64_t)across[0]);
+}
+
 struct ends { /* of what can only be gone through */
     const type *cls;
     uint64_t seen;
@@ -637,8 +686,10 @@ INTERNAL void copy_largest(struct graph *g, struct largest *largest)
         g->members_left -= length;
         uint64_t before = g->copied_bytes;
         int is_copied = copy_rows(&to, one, &kind);
-        if (is_copied)
+        if (is_copied) {
             copy_texts(&to, one, &kind);
+            copy_shift(&to, one, &kind);
+        }
         if (to.is_short || !is_copied) {
             g->copied_bytes = before;
             continue;

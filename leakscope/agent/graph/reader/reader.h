@@ -486,6 +486,7 @@ INTERNAL const object *stopped_frame(const object **trace);
 INTERNAL int list_stopped(struct graph *g);
 INTERNAL uint32_t owner_of(struct graph *g, const object *code);
 INTERNAL const char *storage_of(const object *tensor);
+INTERNAL int note_view(struct graph *g, uint32_t node, uint32_t whole, uint64_t bytes);
 INTERNAL void find_views(struct graph *g);
 INTERNAL void add_unshown(struct graph *g, const struct work *w, uint64_t *bytes);
 INTERNAL void carry_up(const struct graph *g, const struct work *w, uint64_t *bytes);

@@ -1,4 +1,4 @@
-/* Of what arrays and tensors show a part: how much of it nobody shows. A slice keeps all that it is a slice of. */
+/* Of what arrays, tensors and columns show a part: how much of it nobody shows. A slice keeps all that it is a slice of. */
 #include "reader.h"
 
 enum { FEW_BYTES = 256 };
@@ -45,6 +45,16 @@ static uintptr_t shown_of(const object *one, uint8_t base)
     return base == NDARRAY && !(half_at(one, 64) & OWNS) ? (uintptr_t)pointer_at(one, 48) : 0;
 }
 
+/* 0: there is no room for it. */
+INTERNAL int note_view(struct graph *g, uint32_t node, uint32_t whole, uint64_t bytes)
+{
+    if ((g->view_count + 1) * sizeof(struct view) > g->view.bytes &&
+        !grow(&g->budget, &g->view, (g->view_count * 2 + 1024) * sizeof(struct view)))
+        return 0;
+    ARRAY(g, view, struct view)[g->view_count++] = (struct view){node, whole, bytes};
+    return 1;
+}
+
 /* Each array or tensor that shows what is no part of it, and how much of that it shows. Of a part of all objects no tensors:
  * a storage does not tell how many have it, as an array's reference count does. */
 INTERNAL void find_views(struct graph *g)
@@ -60,11 +70,8 @@ INTERNAL void find_views(struct graph *g)
         uint32_t whole = of ? node_at(g, of) : NONE;
         if (whole == NONE)
             continue;
-        if ((g->view_count + 1) * sizeof(struct view) > g->view.bytes &&
-            !grow(&g->budget, &g->view, (g->view_count * 2 + 1024) * sizeof(struct view)))
+        if (!note_view(g, node, whole, base == TENSOR ? shown_by_tensor(one) : shown_by_array(one)))
             return;
-        uint64_t bytes = base == TENSOR ? shown_by_tensor(one) : shown_by_array(one);
-        ARRAY(g, view, struct view)[g->view_count++] = (struct view){node, whole, bytes};
     }
 }
 
@@ -90,10 +97,10 @@ INTERNAL void add_unshown(struct graph *g, const struct work *w, uint64_t *bytes
     bytes[0] = 0;
     for (uint32_t k = 0; k < g->view_count; k++) {
         uint32_t whole = views[k].whole, views_of = count[whole];
-        int is_object = types[whole] >= FIRST_TYPE;
+        int is_object = types[whole] >= FIRST_TYPE, is_plain = types[whole] == TYPE_STORAGE || types[whole] == TYPE_ARROW;
         if (whole >= g->reached || !views_of)
             continue;
-        int is_alone = views_of == edges_in[whole] && (is_object ? references[whole] == views_of : types[whole] == TYPE_STORAGE);
+        int is_alone = views_of == edges_in[whole] && (is_object ? references[whole] == views_of : is_plain);
         bytes[whole] = is_alone && own[whole] > bytes[whole] ? own[whole] - bytes[whole] : 0;
         count[whole] = 0;
     }
