@@ -573,7 +573,7 @@ TABLES: dict[str, Table] = {
             _c("data_form", "str", "", "records, strings, token-ids, integers, arrow-table, arrow-mapped"),
             _c("content_sketch", "str", "", "JSON list for each row looked at: position, size, address, word hashes"),
             _c("padded_share", "float", "", "of the numbers looked at, what fills rows up to one length; null: none"),
-            _c("repeated_share", "float", "", "of each row of numbers, what the row before has, further along; null: none"),
+            _c("repeated_share", "float", "", "of a row of numbers, what the one before has, further on; null: none"),
         )),
         Table("text_fields", "agent", "Texts in a field of a large container's members, of which some were looked at", (
             *_PROCESS, *_TAKE,

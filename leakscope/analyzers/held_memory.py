@@ -424,7 +424,7 @@ def _of_rows(process: ProcessGrowth, heap: Heap) -> Iterator[_Part]:
 
 
 class _Keeper(NamedTuple):
-    """Objects of a library's that keep what they came by. ``via``: the attribute by which they do, where that matters."""
+    """Objects of a library's that keep what they were handed. ``via``: by which attribute, where that matters."""
 
     what: str
     ground: str
@@ -479,7 +479,7 @@ _KEEPERS = {
 
 
 def _by_keepers(case: Case, heap: Heap) -> Iterator[_Part]:
-    """What objects of a library keep that were handed it: the variables of calls that failed, arguments of log records."""
+    """What objects of a library keep of what they were handed: variables of failed calls, arguments of log records."""
     reads_frames = any(way in source.text for source in case.sources for way in _READS_FRAMES)
     kept: dict[tuple[str, Place], list[Place]] = {}
     for place in heap.places:
@@ -726,15 +726,16 @@ def _of_frozen(process: ProcessGrowth, rows: Rows) -> _Left | None:
         gradients > 0,
         f"{format_bytes(frozen)} of the parameters {'never change' if by_rate else 'are frozen'}, and "
         f"{format_bytes(trained)} are trained: for these an optimizer {each}",
-        f"{'call requires_grad_(False) on those that are not to change, and ' if by_rate else ''}make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
+        ("call requires_grad_(False) on those that are not to change, and " if by_rate else "")
+        + "make a new optimizer, of the parameters that are still trained ([p for p in model.parameters() if "
         "p.requires_grad])" + (", and set the .grad of the others to None" if gradients else ""),
     )
 
 
 def _unchanged(weights: Rows) -> set[Any]:
-    """Storages of parameters that had the same values in all snapshots, while others changed from each to the next: the
-    rate they are trained at is nothing. Empty where a single one has most of these bytes: a table of which the rows that
-    were looked at had no turn.
+    """Storages of parameters that had the same values in all snapshots, while others changed: the rate at which they
+    are trained is 0. Empty where a single one has most of these bytes: a table of which the rows that were looked at
+    had no turn.
     """
     values: dict[Any, list[str]] = {}
     sizes: dict[Any, float] = {}

@@ -34,7 +34,7 @@ from ..facts.code.statements import (
 )
 from ..facts.code.syntax import DEFINED, arguments_of, last_name
 from ..facts.code.ways_out import Library, emptied_by
-from ..facts.heap.owners import user_place, weighs_in_members
+from ..facts.heap.owners import user_place, weighs_in_members, whole
 from ..facts.heap.place import OUTSIDE, TRACEBACK, Place, downwards, upwards
 from ..facts.heap.waiting import waits_in
 from ..facts.retained.figures import Retained
@@ -101,7 +101,7 @@ class Held:
         """Of an object of a library's, of which several parts grow, the part that grew most."""
         largest = self.found.holder.largest
         is_part = largest is not None and largest.reference.edge_kind == "attribute" and not largest.is_user
-        return largest if largest is not None and is_part and not self.place.has_length else self.place
+        return whole(largest if largest is not None and is_part and not self.place.has_length else self.place)
 
     @property
     def line(self) -> Line | None:
@@ -353,23 +353,39 @@ def _views(one: Held) -> str | None:
 
 
 def _carries(one: Held) -> dict[str, str] | None:
-    """The members are of a class derived from str, bytes, int or float, and most of what is held is of another type."""
+    """Members are, or have, values of a class derived from str, bytes, int or float, and what is held is of another."""
     kind, base = one.member_type, one.bases.get(one.member_type)
+    handle = one.found.holder.handle  # whose memory is outside Python: a parsed document
+    if base is None and handle is not None:  # it hangs on one, if not on a member itself
+        held = (part for member in one.place.children for part in (member, *member.children))
+        kind = next((part.type_name for part in held if part.type_name in one.bases and part.children), kind)
+        base = one.bases.get(kind)
     inside = [part for part in _much_of_members(one.place) if part.reference.edge_kind == "attribute"]
     others = [part for part in one.place.children if part.type_name not in (kind, base)]  # several members share it
     heavy = max(others, key=lambda part: float(part.deep_bytes[-1]), default=None)
-    handle = one.found.holder.handle  # whose memory is outside Python: a parsed document
     if base is None:
         return None
     if handle is not None and handle.type_name not in (kind, base):
-        return {"base": base, "by": f", with the {tail(handle.type_name)} and what that has outside Python"}
+        return {
+            "base": base,
+            "kind": tail(kind),
+            "by": f", with the {tail(handle.type_name)} and what that has outside Python",
+        }
     if inside:
-        return {"base": base, "by": f", by its {inside[0].reference.variable} ({tail(inside[0].type_name)})"}
+        return {
+            "base": base,
+            "kind": tail(kind),
+            "by": f", by its {inside[0].reference.variable} ({tail(inside[0].type_name)})",
+        }
     if heavy is None or float(heavy.deep_bytes[-1]) < _MUCH_OF_MEMBERS * float(one.place.deep_bytes[-1]):
         return None
     same = (part for part in others if part.reference.edge_kind == "attribute" and part.type_name == heavy.type_name)
     by = "".join(f", by its {part.reference.variable}" for part in [*same][:1])
-    return {"base": base, "by": f"{by}, {format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all"}
+    return {
+        "base": base,
+        "kind": tail(kind),
+        "by": f"{by}, {format_count(heavy.count[-1])} {tail(heavy.type_name)} objects in all",
+    }
 
 
 def _stored_for_good(one: Held) -> str | None:
@@ -481,7 +497,10 @@ def _way_out(one: Held) -> str | None:
     if undoes is None and one.asked and one.inner.type_name.endswith(("dict", "Dict")):
         repeat = f"let these repeat (no ids), or call {offered} for what is done with"
         return f"{library} keeps an entry in {said} for each new {one.asked}: {repeat}"
-    return f"call {offered} once what is made{one.where} is done with: {library} keeps it in {said} until then"
+    above = one.inner.parent
+    needed = one.library_code.needs(above.type_name, methods[0], str(one.inner.reference.variable)) if above else None
+    first = f"give {owner} a {needed}, without which it empties nothing, and " if needed is not None else ""
+    return f"{first}call {offered} once what is made{one.where} is done with: {library} keeps it in {said} until then"
 
 
 def _limit(one: Held) -> str | None:
@@ -518,13 +537,31 @@ def _offered(one: Held) -> tuple[str, list[str]] | None:
             if not methods and (inner or best is not None):
                 break
             inner = methods or inner
-            best = (of_class or owner.said.rpartition(" ")[2], methods) if methods else best
+            public = of_class or _as_called(code, owner)
+            best = (public, methods) if methods and public is not None else best
         elif at.reference.edge_kind == "global" and not inner:
             module = at.reference.owner_module or ""
             functions = code.functions(module, attribute)
             return (module, functions) if functions else None
         at = owner
     return best
+
+
+def _as_called(code: Library, owner: Place) -> str | None:
+    """How the program may say it: ``session.cookie_jar``, for what a library's session has as ``_cookie_jar``.
+
+    None where the library keeps it to itself.
+    """
+    said, at = owner.said.rpartition(" ")[2], owner
+    while at.parent is not None and not at.is_user and at.reference.edge_kind == "attribute":
+        own = str(at.reference.variable)
+        public = code.public_name(at.parent.type_name, own)
+        if public is None:
+            return None
+        said = re.sub(rf"\.{re.escape(own)}\b(?!.*\.{re.escape(own)}\b)", f".{public}", said)
+        at = at.parent
+    is_private = not at.is_user and at.reference.edge_kind == "global" and str(at.reference.variable).startswith("_")
+    return None if is_private else said
 
 
 def _library_keeps(one: Held) -> str | None:
@@ -539,7 +576,7 @@ def _library_keeps(one: Held) -> str | None:
     owner = reference.owner if reference.edge_kind == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
     at = one.where.strip() or "by some call"
-    if not _longer(place):
+    if not (_longer(place) or _longer(one.place)):
         return f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}"
     if place.type_name.endswith(("dict", "Dict")) and one.asked:
         repeat = f"let these repeat (no ids, no new objects), or end what is done with by {ends} that removes it"
@@ -633,6 +670,11 @@ def _how_to_bound(one: Held, kind: str) -> str:
 
 # What libraries keep on the program's behalf; caches and what is made of a function; what members carry; containers.
 MECHANISMS: dict[str, Mechanism] = {
+    "collected-at-once": Mechanism(  # it has no name but the call that fills it
+        lambda one: one.named.reference.edge_kind == "local" and "(" in str(one.named.reference.variable),
+        "{one.variable} gathers all before the first is used{one.where}: take them one at a time (`for … in …:`), and "
+        "keep of each what is needed",
+    ),
     "library-registry": Mechanism(_registry),
     "results-of-cells": Mechanism(
         lambda one: are_results_of_cells(one.place),
@@ -670,6 +712,11 @@ MECHANISMS: dict[str, Mechanism] = {
         "end each timer that is no longer needed: keep what is made{one.where}, and call its cancel(), or stop(). As "
         "long as it waits, a timer keeps its function, and the arguments of it",
     ),
+    "loop-not-run": Mechanism(
+        lambda one: one.inner.reference.variable == "_ready" and one.library == "asyncio",
+        "run the event loop, by awaiting what is made{one.where} or by loop.run_until_complete(): until then it keeps "
+        "each call that is due, and its result; for work that nobody awaits, use the executor itself, without the loop",
+    ),
     "autograd-history": Mechanism(
         _history,
         "detach {what}, by .detach() or, where a number is enough, {number}: each tensor keeps alive the graph "
@@ -705,7 +752,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "views": Mechanism(_views, "{found} instead{one.where}", _bound),
     "values-with-more": Mechanism(
-        _carries, "keep {base}() of each {one.member}{one.where}: it keeps what it came from alive{by}"
+        _carries, "keep {base}() of each {kind}{one.where}: it keeps what it came from alive{by}"
     ),
     "finished-work": Mechanism(
         _finished_work,

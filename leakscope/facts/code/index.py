@@ -27,7 +27,7 @@ _PROPERTIES = frozenset(("property", "cached_property"))
 _BEGINNINGS = frozenset(("main", "command"))
 _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
-    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.YieldFrom, ast.Raise,
+    ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.YieldFrom, ast.Raise, ast.Compare,
 )  # fmt: skip
 _MAKERS = dict.fromkeys(("parse_args", "parse_known_args"), "Namespace")  # options: no objects of the user's classes
 _GUARDS = (ast.If, ast.ExceptHandler, getattr(ast, "match_case", ast.If))
@@ -402,9 +402,7 @@ class Index:
             _note_names(node, scope)
             if isinstance(node, COMPREHENSIONS):
                 self._within.update(_members_of(node))
-            if isinstance(node, _SITES) and not (
-                isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
-            ):
+            if isinstance(node, _SITES) and not _tells_nothing(node):
                 scope.sites.append(Site(node, loops, id(node) in statements, guarded))
             if isinstance(node, ast.Expr):
                 statements.add(id(node.value))
@@ -434,6 +432,13 @@ class Index:
         scope.defs[name] = inner
         self.scopes.append(inner)
         return inner
+
+
+def _tells_nothing(node: ast.AST) -> bool:
+    """An attribute is told of by what it stands in; and whether something is None is asked without a look at it."""
+    if isinstance(node, ast.Compare):
+        return all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+    return isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store)
 
 
 def is_of(scope: Scope, module: str | None, file: str | None) -> bool:

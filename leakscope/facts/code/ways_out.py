@@ -55,6 +55,19 @@ class Library:
         offered = (name for name in found if not name.startswith(("_", *_NOT_OFFERED)) and name not in filling)
         return sorted(offered, key=_rank)
 
+    def needs(self, type_name: str, method: str, attribute: str) -> str | None:
+        """An attribute without which a method lets go of nothing: ``target`` of a MemoryHandler, for its ``flush``."""
+        methods = (one for cls in self._with_bases(tail(type_name)) for one in cls.body if isinstance(one, DEFINED))
+        own = next((one for one in methods if one.name == method), None)
+        for asked in (node for node in ast.walk(own) if isinstance(node, ast.If)) if own is not None else ():
+            test = asked.test
+            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
+                test = test.left
+            is_own = isinstance(test, ast.Attribute) and isinstance(test.value, ast.Name) and test.attr != attribute
+            if is_own and any(_lets_go(part, attribute, ()) for part in asked.body):
+                return last_name(test)
+        return None
+
     def limit(self, type_name: str, attribute: str) -> str | None:
         """By which argument a class is told how many members its attribute may have, where it need not be told."""
         classes = [one for cls in self._with_bases(tail(type_name)) for one in cls.body]
@@ -71,6 +84,17 @@ class Library:
         ]
         kept = {last_name(to): last_name(value) for node in ast.walk(made) for to, value in pairs(node)}
         return next((kept[name] for name in sorted(beside - {""}) if kept.get(name) in given), None)
+
+    def public_name(self, type_name: str, attribute: str) -> str | None:
+        """By which name anybody may ask an object for its attribute: where it is private, that of a property."""
+        if not attribute.startswith("_"):
+            return attribute
+        for one in (one for cls in self._with_bases(tail(type_name)) for one in cls.body if isinstance(one, DEFINED)):
+            gives = one.body[-1].value if isinstance(one.body[-1], ast.Return) else None
+            is_property = any(last_name(by).endswith("property") for by in one.decorator_list)
+            if is_property and last_name(gives) == attribute and not one.name.startswith("_"):
+                return one.name
+        return None
 
     def functions(self, module: str, variable: str) -> list[str]:
         """Those of a module that remove from a variable of it."""

@@ -106,6 +106,7 @@ def _places(nodes: Mapping[int, Node], names: Names, sharers: Sharers) -> Iterat
         found += _running(nodes, names, places)
     dissolved = {id(_dissolved(place)) for place in found if place.type_name == RESULTS}
     found = [place for place in found if id(place) not in dissolved]
+    places = {number: place for number, place in places.items() if id(place) not in dissolved}
     for place in places.values():
         give_members(place)
     for place in found:

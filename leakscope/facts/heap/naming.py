@@ -21,7 +21,7 @@ _NAMESPACES = ("_thread._local", "types.SimpleNamespace", "argparse.Namespace")
 _STEPS_OF_LOCALS = 3
 _MAIN = ("__main__", "__mp_main__")  # the second: in a process that multiprocessing spawned
 RESULTS = "functools._lru_cache_wrapper"
-_OF_C = " of C code"
+OF_C = " of C code"
 _ITEM = Reference("item")
 
 
@@ -87,7 +87,7 @@ class Names:
         if before is None:  # a root
             if node.told.owner is not None:
                 return f"{node.told.owner}()"
-            return MODULES if node.told.root_kind == "module" else _short(node) + _OF_C
+            return MODULES if node.told.root_kind == "module" else _short(node) + OF_C
         if kind == "namespace" and name is not None:  # of a module that is not in sys.modules: functions have them
             return self._module_name(self._module_of(before.told.owner_file) or above)
         if kind == "namespace" or before.is_cell:
@@ -99,7 +99,7 @@ class Names:
         if self._is_modules(before) and name is not None:
             return self._module_name(name)
         if kind == "local":  # of a generator that C code goes through there is no better name than its function's
-            return f"{before.told.owner}() {name}" if _OF_C in above and before.told.owner else f"{above} {name}"
+            return f"{before.told.owner}() {name}" if OF_C in above and before.told.owner else f"{above} {name}"
         if kind == "attribute" or (kind == "key" and before.told.edge_kind == "namespace" and name is not None):
             return _longer(above, f".{name}")
         if kind == "key" and name is not None and (local := self._local(before)) is not None:

@@ -11,6 +11,9 @@ _CALL_AT_THE_END = frozenset(("atexit", "multiprocessing.util", "weakref"))
 _NO_OPTIMIZERS = ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
 
 
+_MADE_OF_OTHERS = ("weakref", "_weakrefset", "collections", "queue")  # modules of containers that have one inside
+
+
 def user_place(place: Place) -> Place:
     """The nearest place up the path that the user's own code names; the place itself if there is none.
 
@@ -25,7 +28,14 @@ def user_place(place: Place) -> Place:
     if place.reference.variable is None and place.named_by is not None:
         named = (found for found in ways[1] if _is_naming(found) and found.reference.variable is not None)
         return next((found for found in named if not calls_at_the_end(found)), place)
-    return place
+    return whole(place)
+
+
+def whole(place: Place) -> Place:
+    """The container that a person knows, of one that it has inside: a WeakSet has a set, a Queue a deque."""
+    above = place.parent
+    is_inner = above is not None and above.reference.variable is not None and place.reference.edge_kind == "attribute"
+    return above if above is not None and is_inner and place.reference.owner_module in _MADE_OF_OTHERS else place
 
 
 def user_holder(place: Place) -> Place:

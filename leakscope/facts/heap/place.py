@@ -123,7 +123,7 @@ class Place:
 
     @property
     def copying(self) -> str:
-        """What makes a part of what it is a view of one of its own. clone() and rechunk() of polars 2.1 copy nothing."""
+        """What makes a part of what it is a view of one of its own. clone() of polars 2.1 copies nothing."""
         library = (self.member_type or self.type_name).partition(".")[0]
         if library == "polars":
             return ".select(pl.all().gather(pl.int_range(pl.len())))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +17,20 @@ from ..code.adding import CALLS, CREATES, Line, Source
 from ..code.imports import package_of
 from ..code.index import tail
 from ..code.starts import calls
+from ..code.statements import statement_at
 from ..growth.paces import paced
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import Accumulation, keeps_growing
 from ..heap.comparable import Heap, tensor_count_at
+from ..heap.naming import OF_C
 from ..heap.owners import graph_below, heaviest_leaf
-from ..heap.place import GRAPH_TYPE, Place
+from ..heap.place import GRAPH_TYPE, Place, Reference
 from ..series.arithmetic import Floats, level_at
 from ..tables import only
 from ..where.allocations import NATIVE, OBJECTS
 from ..where.holders import are_results_of_cells, holder_name, named_in, removed_at
+from ..where.progress import seen_in_all
 from ..where.stacks import GrowthLine, lines_of
 from .look import Look
 
@@ -162,7 +166,7 @@ def retained(
 ) -> Retained:
     place = holder.place
     assert place is not None
-    named, lines = named_in(sources, place)
+    named, lines = _collected(place, look, process, sources) or named_in(sources, place)
     made = lines_of(growth, process, sources, NATIVE if _is_large(place) or holder.is_guess else OBJECTS)
     weighed = min(holder.growth_bytes, max(place.growth_bytes, 0.0))
     explained = weighed if holder.is_guess and holder.bytes_each is None else holder.growth_bytes
@@ -194,6 +198,24 @@ def retained(
         untouched=untouched,
         made=made,
     )
+
+
+_COLLECT = {"list": ("list", "sorted"), "tuple": ("tuple",), "set": ("set",), "dict": ("dict",)}
+
+
+def _collected(
+    place: Place, look: Look, process: ProcessGrowth, sources: Sequence[Source]
+) -> tuple[Place, list[Line]] | None:
+    """What a call as ``list(results)`` has gathered so far has no name yet: that call, by the lines that run."""
+    if place.parent is not None or not place.said.endswith(OF_C):
+        return None
+    for call in seen_in_all(process, look.heap.takes):
+        statement = statement_at(sources, call.file, call.line)
+        for node in [] if statement is None else ast.walk(statement.node):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in _COLLECT.get(place.type_name, ()) and node.args:
+                named = Reference("local", ast.unparse(node), call.function, None, call.file, call.line, is_user=True)
+                return place.known_as(named), [Line(call.file, call.line, call.function, "", "adds", 1.0)]
+    return None
 
 
 def _times(holder: Accumulation, look: Look, process: ProcessGrowth, growth: TreeGrowth) -> float:

@@ -5,6 +5,7 @@ The agent looks at them twice a second, and whoever asks for memory is sampled b
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,14 @@ def reached(process: ProcessGrowth, at_s: float) -> Reached:
             at = call.file, call.name
             found[at] = max(found.get(at, 0), call.line)
     return found
+
+
+def seen_in_all(process: ProcessGrowth, takes: Collection[int]) -> list[Call]:
+    """Lines that were seen to run before each of some snapshots, an inner one before those that called it."""
+    rows = process.rows("takes")
+    rows = only(rows, np.isin(figures(rows, "take"), list(takes)) & rows["seen_lines"].notna()) if len(rows) else rows
+    seen = [calls_of(lines) for (lines,) in cells(rows, "seen_lines")]
+    return [call for call in seen[-1] if all(call in others for others in seen)] if len(seen) == len(takes) else []
 
 
 class Asked(NamedTuple):
