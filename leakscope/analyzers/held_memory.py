@@ -428,7 +428,7 @@ class _Keeper(NamedTuple):
 
     what: str
     ground: str
-    objects: str
+    object: str
     remedy: str
     mechanism: str
     via: str | None = None
@@ -439,14 +439,14 @@ _KEEPERS = {
     TRACEBACK: _Keeper(
         "in variables of calls that failed, by the tracebacks of its exceptions",
         "only a debugger reads the variables of a call that failed",
-        "tracebacks",
+        "traceback",
         f"{KEEP_TEXT} of the exceptions in",
         "tracebacks",
     ),
     "logging.LogRecord": _Keeper(
         "in what log records were given to write",
         "its arguments are needed until the message of a record is made",
-        "log records",
+        "log record",
         "keep the text, as self.format(record) makes it, and not the record, in",
         "log-records",
         via="args",
@@ -454,7 +454,7 @@ _KEEPERS = {
     "itertools.cycle": _Keeper(
         "that itertools.cycle keeps to give it out again",
         "a cycle keeps all that its first round was given",
-        "cycles",
+        "cycle",
         "go through the source anew in each round (`while True: yield from …`), and not by itertools.cycle, in",
         "cycle",
         doubt="where to make it anew takes longer than to keep it, that is what the memory is for",
@@ -462,7 +462,7 @@ _KEEPERS = {
     "_pickle.Pickler": _Keeper(
         "that a pickler remembers having written",
         "a pickler keeps each object that it wrote, so as to refer to it",
-        "picklers",
+        "pickler",
         "make a new pickler for each object, or call clear_memo() after each dump(), of",
         "pickle-memo",
         doubt="objects that refer to others of an earlier dump() would be written in full",
@@ -470,7 +470,7 @@ _KEEPERS = {
     "_pickle.Unpickler": _Keeper(
         "that an unpickler remembers having read",
         "an unpickler keeps each object that it read, so as to refer to it",
-        "unpicklers",
+        "unpickler",
         "make a new unpickler for each load(), in place of",
         "pickle-memo",
         doubt="a stream of one pickler that never cleared its memo has to be read by one unpickler",
@@ -504,7 +504,7 @@ def _by_keepers(case: Case, heap: Heap) -> Iterator[_Part]:
             round(size),
             keeper.what,
             keeper.ground,
-            f"{format_count(count)} {keeper.objects} in it keep {format_bytes(size)}",
+            f"{format_bytes(size)} of it is kept by {format_count(count)} {keeper.object}{'s' * (count > 1)}",
             keeper.remedy,
             keeper.mechanism,
             (None, size / max(1.0, count)),
@@ -743,7 +743,7 @@ def _unchanged(weights: Rows) -> set[Any]:
         values.setdefault(key, []).append(fingerprint)
         sizes[key] = float(size)
     most = max(map(len, values.values()), default=0)
-    whole = {key: each for key, each in values.items() if len(each) == most >= FEWEST and None not in each}
+    whole = {key: each for key, each in values.items() if len(each) == most > 1 and None not in each}
     same = {key for key, each in whole.items() if len(set(each)) == 1}
     goes_on = any(a != b for each in whole.values() for a, b in [each[-2:]])
     of_same = [sizes[key] for key in same]

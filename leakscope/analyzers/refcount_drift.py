@@ -145,8 +145,11 @@ def _count(process: ProcessGrowth, min_fall: int) -> _Count | None:
         one = replace(one, aborted=True)
     rest = rest_of_none(process)
     if rest is not None and not one.aborted:
-        is_lost = -rest.gained >= min_fall and rest.moves_steadily(-1)
+        at_work = rest_of_none(process, at_work=True)
+        both = [each for each in (rest, at_work) if each is not None]
+        is_lost = all(-each.gained >= min_fall and each.moves_steadily(-1) for each in both)
         verdict, per_step = (GROWING, rest.per_step) if is_lost else (FLAT, None)
+        verdict = CANNOT_TELL if is_lost and at_work is None else verdict
         one = replace(one, verdict=verdict, per_s=rest.per_s, per_step=per_step, rest=rest)
     return _with_last_words(one) if signal else one
 

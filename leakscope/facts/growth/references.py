@@ -77,11 +77,13 @@ class Rest:
         return float(self.blocks[-1] - self.blocks[0])
 
 
-def rest_of_none(process: ProcessGrowth) -> Rest | None:
-    """None where fewer than three snapshots tell: too large a heap, a None that lives for ever."""
-    graphs = without_last(
-        process.rows("heap_graphs"), process.rows("takes")
-    )  # as it ends C code lets go of what it had
+def rest_of_none(process: ProcessGrowth, *, at_work: bool = False) -> Rest | None:
+    """None where fewer than three snapshots tell: too large a heap, a None that lives for ever.
+
+    ``at_work``: without that of the end, when C code lets go of what it had.
+    """
+    graphs = process.rows("heap_graphs")
+    graphs = without_last(graphs, process.rows("takes")) if at_work else graphs
     graphs = only(graphs, graphs["none_known_count"].notna() & (graphs["time_s"] >= (process.first_step_s or 0.0)))
     columns = "none_reference_count", "none_known_count"
     rest = _rest(_takes(process), NONE, graphs["take"].tolist(), *(graphs[name].tolist() for name in columns))

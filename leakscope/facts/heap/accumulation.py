@@ -122,7 +122,9 @@ def _below(root: Place, time_s: Floats, threshold_bytes: float, *, is_growing: b
         growing = [c for c in place.children if _grows(c, time_s, threshold_bytes)]
         growing = [c for c in growing if grows or _in_many_steps(c.deep_bytes) or _is_filled(c, time_s)]
         is_longer = place.has_length and keeps_growing(time_s, place.length)
-        arrived = _arrived(place, growing) if is_longer else []
+        # What is in a container that has a limit is told at that, and it knows how many more there will be.
+        is_bounded = is_longer and place.length_limit is not None
+        arrived = _arrived(place, growing, least=1 if is_bounded else FEWEST) if is_longer else []
         members = [
             c
             for c in growing
@@ -172,7 +174,7 @@ def _in_many_steps(values: Floats, *, least: float = 2.5) -> bool:
     return bool(rises.sum() ** 2 >= least * np.square(rises).sum() > 0)
 
 
-def _arrived(place: Place, growing: Sequence[Place], *, least: int = FEWEST) -> list[Place]:
+def _arrived(place: Place, growing: Sequence[Place], *, least: int) -> list[Place]:
     """Members so large that each is told alone: none of them grew, but there are ever more in the container.
 
     Those too small to be told count as well: of trials of every size the largest are no holders.
