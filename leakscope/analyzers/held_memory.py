@@ -654,6 +654,7 @@ def _line(lines: Sequence[Line]) -> Line | None:
 
 
 _STATE, _GRADIENT = "optimizer-state", "gradient"
+_SETS_RATE = ("lr_scheduler", '["lr"] =', "['lr'] =")  # what is not trained yet may be later
 _MOST_STATE = 3  # tensors that an optimizer has for each parameter: Adam two, or with amsgrad three
 
 
@@ -676,10 +677,11 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         is_seen = len(takes) and takes["seen_lines"].notna().any()
         uses = [use_of(case, process, one.as_holder(), one.said) for one in places if is_seen]
         use = min(uses, key=lambda one: (False, None, True).index(one.is_over), default=Use(None, None))
-        changes = any(
-            goes_on_setting(case.sources, name, case.once(progress_of, process)) for name in ("requires_grad", "lr")
-        )
-        of_frozen = _of_frozen(process, rows) if not changes else None  # as a critic that its generator trains against
+        changes = goes_on_setting(case.sources, "requires_grad", case.once(progress_of, process))
+        sets_rate = any(way in source.text for source in case.sources for way in _SETS_RATE)
+        of_frozen = (
+            _of_frozen(process, rows, sets_rate) if not changes else None
+        )  # as a critic that its generator trains against
         found = [one for one in (of_frozen, _since_training(process, rows, use)) if one is not None]
         left = max(found, key=lambda one: one.bytes, default=None)
         if left is not None and left.bytes >= max(least_bytes, least_share * held):
@@ -694,7 +696,7 @@ def _count(rows: Rows, owner: str) -> int:
     return int(rows["storage_count"][rows["tensor_owner"] == owner].sum())
 
 
-def _of_frozen(process: ProcessGrowth, rows: Rows) -> _Left | None:
+def _of_frozen(process: ProcessGrowth, rows: Rows, sets_rate: bool) -> _Left | None:
     """In one snapshot: more state and gradients than the parameters that are trained can have.
 
     Where each parameter has as many tensors of state, theirs is in proportion.
@@ -704,7 +706,7 @@ def _of_frozen(process: ProcessGrowth, rows: Rows) -> _Left | None:
     both = weights["take"][weights["take"].isin(rows["take"])]
     if not len(both):
         return None
-    as_it_was = _unchanged(weights)
+    as_it_was = _unchanged(weights) if not sets_rate else set()
     weights, rows = (only(table, table["take"] == both.max()) for table in (weights, rows))
     is_frozen = ~weights["requires_grad"].fillna(True)
     by_rate = not is_frozen.any() and bool(as_it_was)
@@ -742,10 +744,9 @@ def _unchanged(weights: Rows) -> set[Any]:
     for key, fingerprint, size in cells(weights, "storage_key", "fingerprint", "storage_bytes"):
         values.setdefault(key, []).append(fingerprint)
         sizes[key] = float(size)
-    most = max(map(len, values.values()), default=0)
-    whole = {key: each for key, each in values.items() if len(each) == most > 1 and None not in each}
+    whole = {key: each for key, each in values.items() if len(each) > 1 and None not in each}
     same = {key for key, each in whole.items() if len(set(each)) == 1}
-    goes_on = any(a != b for each in whole.values() for a, b in [each[-2:]])
+    goes_on = any(each[-2] != each[-1] for each in whole.values())
     of_same = [sizes[key] for key in same]
     return same if goes_on and of_same and max(of_same) <= MOST * sum(of_same) else set()
 
