@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..outside import is_python
 from ..storage import Column, Row, Rows, is_null
 from ..units import FULL, TOLD_S
 
@@ -19,7 +20,6 @@ AT_EXIT = "exit"  # why a snapshot was made: the process was ending in order, an
 _STARTED = re.compile(r"\s-c\s.{0,9}from (multiprocess|loky)")
 # ``python /env/bin/airflow scheduler``: a command or a module, and the word after it.
 _COMMAND = re.compile(r"\S*(?:python|pypy)[\d.]* (?:-m |\S*/)([^/\s]+) ([a-z][\w-]*)(?:\s|$)")
-_CUT = 15  # characters of a name that the kernel keeps
 Floats = NDArray[np.float64]
 
 
@@ -49,8 +49,8 @@ def process_name(row: Row | None) -> str:
         if word.endswith((".py", ".pyz")):
             return word.rsplit("/", 1)[-1]
     comm = (text_of(row, "comm") or "").strip()
-    for whole in (words[0], words[0].rsplit("/", 1)[-1]) if words and len(comm) >= _CUT - 1 else ():
-        if whole.startswith(comm):  # a title that the process gave itself, or a long name: to the end of the word
+    for whole in (words[0], words[0].rsplit("/", 1)[-1]) if words and comm and not is_python(words[0]) else ():
+        if whole.startswith(comm):  # a title that the process gave itself, or a name, of which the kernel keeps a part
             return comm + whole[len(comm) :].split(" ", 1)[0]
     return comm or (words[0].rsplit("/", 1)[-1] if words else "process")
 
