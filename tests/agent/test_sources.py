@@ -93,6 +93,8 @@ class Model:
     def __init__(self):
         self.handle = ctypes.c_void_p(5)
 models = [Model() for _ in range(3)]
+class Header(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_long)]
 time.sleep(1.5)
 names["ask"]()
 time.sleep(2.5)
@@ -110,6 +112,8 @@ def test_a_file_that_only_lines_name_is_kept_and_who_has_an_address_of_c_is_told
     assert ("sent", SENT) in [(row["module"], row["source_text"]) for row in found["sources"]]
     told = [row for row in found["heap_nodes"] if row["type_name"] == "ctypes.c_void_p"]
     assert told and all(row["opaque"] for row in told)
+    classes = [row for row in found["heap_nodes"] if row["owner"] == "__main__.Header"]
+    assert not any(row["opaque"] for row in classes)  # its metaclass is written in C: what it has is in its dict
 
 
 class Word(str):
