@@ -103,9 +103,10 @@ def _holder_in_library(case: Case, process: ProcessGrowth, so_far: Sequence[Find
     told = {f.subject.path: f for f in so_far if f.kind == OBJECTS and f.subject.pid == process.pid}
     for place in case.heap(process.pid).places:
         one = told.get(place.said)
-        if one is not None and (one.subject.file, one.subject.line) == (line.file, line.line):
-            if any(package_of(above.type_name) == line.library for above in upwards(place, by_name=True)):
-                return one.subject.holder
+        is_there = one is not None and (one.subject.file, one.subject.line) == (line.file, line.line)
+        packages = (package_of(above.type_name) for above in upwards(place, by_name=True))
+        if one is not None and is_there and line.library in packages:
+            return one.subject.holder
     return None
 
 

@@ -1002,8 +1002,9 @@ flow.run(regions, history)
 def test_what_a_function_returns_to_the_library_that_keeps_it_is_told_with_its_line(
     tmp_path: Path, caller: str
 ) -> None:
-    """A workflow's engine calls the steps and keeps what they return: that the program calls it elsewhere fills nothing."""
-    library = {"owner": "Outputs", "owner_module": "flow.kept", "owner_file": None, "is_user": False, "root_kind": "module"}
+    """The engine of a workflow calls the steps and keeps what they return: calls of it elsewhere fill nothing."""
+    library = {"owner": "Outputs", "owner_module": "flow.kept", "owner_file": None, "is_user": False}
+    library |= {"root_kind": "module"}
     builder = growing_run(tmp_path, STEPS)
     for number, at_s in enumerate(TAKES_S, 1):
         kept = {"type_name": "dict", "length": 40 * at_s, "array_deep_bytes": int(10 * MB * at_s), **library}

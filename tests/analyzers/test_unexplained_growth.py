@@ -209,7 +209,7 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
 
 @pytest.mark.parametrize("asker", ["words", "codec"])
 def test_native_memory_of_the_library_whose_object_fills_is_of_that_object(tmp_path, asker):
-    """spaCy's StringStore: Python sees the addresses of its strings, and not the strings. A parser lies about as well."""
+    """spaCy's StringStore: Python sees the addresses of strings, and no strings. A parser lies about, too."""
     pipe = {**KNOWN, "path": "main() pipe", "variable": "pipe", "type_name": "words.pipe.Pipe"}
     store = {**KNOWN, "path": "main() pipe.store", "variable": "store", "owner": "Pipe", "is_user": False,
              "owner_module": "words.pipe", "type_name": "words.Store"}  # fmt: skip

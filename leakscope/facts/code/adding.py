@@ -27,8 +27,9 @@ GIVES = "gives it"  # what a library keeps: a function of the program returned i
 
 
 class Line(NamedTuple):
-    """One source line. ``kind``: adds, calls, creates, removes or gives it; ``score``: 0 to 1, comparable within one answer only.
+    """One source line. ``kind``: adds, calls, creates, removes or gives it.
 
+    ``score``: 0 to 1, comparable within one answer only.
     ``function``: qualified name of the function or class body it stands in; None in a module's own.
     ``is_once``: it stands in no loop, in a module's own code or in a function that runs once, as ``main()``.
     """
