@@ -982,6 +982,19 @@ def test_of_calls_of_a_library_that_holds_it_the_one_that_makes_members_is_named
     assert (found.kind, found.subject.line) == ("retained-objects", 7)
 
 
+@pytest.mark.parametrize("module", ["loaded_5e8ff9bf_train", "train"])
+def test_a_module_with_a_name_of_its_loaders_making_is_called_as_its_file(tmp_path: Path, module: str) -> None:
+    """As Airflow gives to the files of its DAGs."""
+    source = "KEPT = []\n\ndef read(rows):\n    KEPT.extend(rows)\n"
+    builder = growing_run(tmp_path, source)
+    of_module = {"owner": module, "owner_module": module, "edge_kind": "global", "root_kind": "module"}
+    for number, at_s in enumerate(TAKES_S, 1):
+        kept = place(f"{module}.KEPT", 10 * MB * at_s, parent=None, variable="KEPT", length=90 * at_s, **of_module)
+        builder.take(100, number, at_s, holders=[kept], rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.subject.holder, found.subject.line) == ("train.KEPT (list)", 4)
+
+
 STEPS = """
 import flow
 
