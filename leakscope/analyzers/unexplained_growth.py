@@ -4,7 +4,8 @@ Looks for:     a growing tree of which the other findings explain less than half
 Why:           an honest "we do not know" that narrows the search is worth more than a guess.
 Decides by:    the ledger; objects whose inside cannot be seen (databases, picklers, parsers) are named as suspects
                where the growth is in memory that C code asked for. The only one there is, or the one that the line
-               names under which memory was seen to grow, is reported as retained-objects.
+               names under which memory was seen to grow, is reported as retained-objects. What C code of a library
+               asked for, as an object of it was filled that another finding names, is of that object.
 Mistaken when: the holder is Python's after all, but lies deeper than the snapshots went.
 Do:            look at the suspect named; else record longer, so that more snapshots are taken.
 """
@@ -27,10 +28,11 @@ from ..facts import imported
 from ..facts.accounts.ledger import accounted_share
 from ..facts.case import Case
 from ..facts.code.adding import adding_lines
+from ..facts.code.imports import package_of
 from ..facts.code.keeping import kept_as
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.tree import no_growth
-from ..facts.heap.place import Place
+from ..facts.heap.place import Place, upwards
 from ..facts.processes.inside import THROTTLED, Foreign, blind_spot, foreign
 from ..facts.subject import Held, subject_of
 from ..facts.tables import cells
@@ -80,12 +82,32 @@ def findings(
         lacking = _lacking(case, process, min_accounted_share)
         yield RuledOut(_KIND, f"the findings explain {share:.0%} of the growth{lacking}", figures)
         return
+    if (holder := _holder_in_library(case, process, so_far)) is not None:
+        yield RuledOut(_KIND, f"the rest was asked for by C code of the library that keeps {holder}, at the same line")
+        return
     finding = _finding(case, process, gained - explained)
     if finding.kind == _KIND and growing_holder(so_far) is not None:
         finding = replace(finding, severity="warning")
     yield finding
     if finding.kind == OBJECTS:
         yield RuledOut(_KIND, f"the rest of the growth is attributed to {finding.subject.holder}")
+
+
+def _holder_in_library(case: Case, process: ProcessGrowth, so_far: Sequence[Finding]) -> str | None:
+    """A holder that is reported already, within an object of the library whose C code asked for most of the native
+    memory that stays, and under the line that fills the holder: of its members Python sees a part.
+    """
+    line = next(iter(lines_of(case.growth, process, case.sources)), None)
+    if line is None or line.library is None or line.share < MOST or not line.is_sure:
+        return None
+    told = {f.subject.path: f for f in so_far if f.kind == OBJECTS and f.subject.pid == process.pid}
+    for place in case.heap(process.pid).places:
+        one = told.get(place.said)
+        is_there = one is not None and (one.subject.file, one.subject.line) == (line.file, line.line)
+        packages = (package_of(above.type_name) for above in upwards(place, by_name=True))
+        if one is not None and is_there and line.library in packages:
+            return one.subject.holder
+    return None
 
 
 def _lacking(case: Case, process: ProcessGrowth, min_accounted_share: float) -> str:

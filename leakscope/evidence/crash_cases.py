@@ -51,8 +51,9 @@ def tell(
     title = meaning.title.format(process=member.label, what=what).removesuffix(": ")
     told = Told(title, meaning.severity, LAST_WORDS, [Evidence(meaning.why)], remedy=meaning.remedy)
     if meaning.name == "gpu-memory":
-        oom = parse(words)
-        return told if oom is None else _with_figures(told, oom, member)
+        oom, asked = parse(words), requested_bytes(words)
+        size = f": {format_bytes(asked)} asked for" if asked is not None else ""
+        return told._replace(title=told.title + size) if oom is None else _with_figures(told, oom, member)
     if meaning.name == "no-memory":
         return _filled(case, member, _refused(case, member, told, words, near_fraction), so_far)
     if meaning.name == "shared-memory":
@@ -171,8 +172,8 @@ def _worker(case: Case, told: Told, parts: dict[str, str | None]) -> Told:
 
 
 _REQUEST = re.compile(
-    r"Unable to allocate ([\d.]+) ([KMGTP]iB|bytes|B)\b|tried to allocate (\d+) bytes|malloc of size (\d+) failed"
-    r"|unable to mmap (\d+) bytes"
+    r"Unable to allocate ([\d.]+) ([KMGTP]iB|bytes|B)\b|(?:to allocate|allocating) ([\d,]+) bytes"
+    r"|malloc of size (\d+) failed|unable to mmap (\d+) bytes"
 )
 _LIMITS = {
     "rlimit-as": ("address space", "ulimit -v", "raise the limit: ulimit -v unlimited, or in the job's own script"),
@@ -196,7 +197,7 @@ def requested_bytes(text: str) -> int | None:
         return None
     if found.group(1):
         return round(float(found.group(1)) * SIZES[found.group(2)])
-    return int(next(part for part in found.groups()[2:] if part))
+    return int(next(part for part in found.groups()[2:] if part).replace(",", ""))
 
 
 def refusal(case: Case, pid: int, start_ticks: int, requested: int | None, near_fraction: float) -> Refusal:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..agent import libraries
 from ..facts.calls import Call
-from ..facts.code.adding import Line, Source
+from ..facts.code.adding import GIVES, Line, Source
 from ..facts.code.imports import STANDARD_LIBRARY
 from ..facts.code.index import tail
 from ..facts.code.points_to import adds
@@ -576,6 +576,10 @@ def _library_keeps(one: Held) -> str | None:
     owner = reference.owner if reference.edge_kind == "attribute" else None
     ends = f"a method of {owner}" if owner is not None else f"a function of {library}"
     at = one.where.strip() or "by some call"
+    if one.line is not None and one.line.kind == GIVES:
+        other = f", or use something else in place of {owner}" if owner is not None else ""
+        less = f"return less, such as where it is stored{other}"
+        return f"{library} keeps what {one.line.function}() returns in {place.said}: {less}"
     if not (_longer(place) or _longer(one.place)):
         return f"{library} keeps in {place.said} what is done {at}: end what is done with by {ends}"
     if place.type_name.endswith(("dict", "Dict")) and one.asked:

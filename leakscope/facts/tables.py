@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..outside import is_python
 from ..storage import Column, Row, Rows, is_null
 from ..units import FULL, TOLD_S
 
@@ -17,6 +18,8 @@ _LOOK_S = 0.5  # the recorder looks no sooner than after 2 s
 AT_EXIT = "exit"  # why a snapshot was made: the process was ending in order, and the locals of main() were gone
 # The program that a spawned child, a fork server or a tracker of segments runs says nothing of whose it is.
 _STARTED = re.compile(r"\s-c\s.{0,9}from (multiprocess|loky)")
+# ``python /env/bin/airflow scheduler``: a command or a module, and the word after it.
+_COMMAND = re.compile(r"\S*(?:python|pypy)[\d.]* (?:-m |\S*/)([^/\s]+) ([a-z][\w-]*)(?:\s|$)")
 Floats = NDArray[np.float64]
 
 
@@ -45,19 +48,32 @@ def process_name(row: Row | None) -> str:
             return "python -c"
         if word.endswith((".py", ".pyz")):
             return word.rsplit("/", 1)[-1]
-    return text_of(row, "comm") or (words[0].rsplit("/", 1)[-1] if words else "process")
+    comm = (text_of(row, "comm") or "").strip()
+    for whole in (words[0], words[0].rsplit("/", 1)[-1]) if words and comm and not is_python(words[0]) else ():
+        if whole.startswith(comm):  # a title that the process gave itself, or a name, of which the kernel keeps a part
+            return comm + whole[len(comm) :].split(" ", 1)[0]
+    return comm or (words[0].rsplit("/", 1)[-1] if words else "process")
 
 
 def process_names(rows: Sequence[Row]) -> dict[tuple[int, int], str]:
-    """{(pid, start_ticks): what it is called}; what multiprocessing started afresh is called as who started it."""
-    by_pid = {int_of(row, "pid"): row for row in rows}
+    """{(pid, start_ticks): what it is called}; what multiprocessing started afresh is called as who started it.
 
-    def name(row: Row, depth: int = 0) -> str:
-        above = by_pid.get(int_of(row, "ppid"))
-        is_started = _STARTED.search(text_of(row, "cmdline") or "") is not None
-        return name(above, depth + 1) if is_started and above is not None and depth < len(rows) else process_name(row)
+    Where processes run one command for different things, with what it is for: ``airflow scheduler``.
+    """
+    by_pid = {int_of(row, "pid"): at for at, row in enumerate(rows)}
+    own = [process_name(row) for row in rows]
+    found = [_COMMAND.match(text_of(row, "cmdline") or "") for row in rows]
+    asked_for = [one[2] if one is not None and one[1] == name else "" for one, name in zip(found, own)]
+    each = {name: {asked for other, asked in zip(own, asked_for) if other == name} for name in set(own)}
 
-    return {(int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0): name(row) for row in rows}
+    def name(at: int, depth: int = 0) -> str:
+        above = by_pid.get(int_of(rows[at], "ppid"))
+        is_started = _STARTED.search(text_of(rows[at], "cmdline") or "") is not None
+        if is_started and above is not None and depth < len(rows):
+            return name(above, depth + 1)
+        return f"{own[at]} {asked_for[at]}".rstrip() if len(each[own[at]]) > 1 else own[at]
+
+    return {(int_of(row, "pid") or 0, int_of(row, "start_ticks") or 0): name(at) for at, row in enumerate(rows)}
 
 
 def narrow(rows: Rows, *columns: str) -> Rows:

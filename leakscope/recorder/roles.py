@@ -9,6 +9,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from ..outside import is_python
+
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "fish", "tcsh", "csh", "busybox"))
 # What only starts the job: for several ranks, in an environment, with a limit.
 _LAUNCHERS = frozenset((
@@ -35,7 +37,11 @@ _WITH_VALUE = re.compile(r"-[bBdEhiIOPqRsSuvVx?]*([mcWX])(.*)", re.DOTALL)
 
 
 def role_of(
-    comm: str, arguments: Sequence[str], parent_role: str | None, parent_arguments: Sequence[str] | None
+    comm: str,
+    arguments: Sequence[str],
+    parent_role: str | None,
+    parent_arguments: Sequence[str] | None,
+    exe: str | None = None,  # its file, where that may be read
 ) -> str:
     """One word for a process. ``trainer`` is a Python program that no other Python program of the tree started."""
     if comm == "pt_data_worker":
@@ -49,8 +55,10 @@ def role_of(
         return "shm-manager"
     if _LOGGER.fullmatch(program) or parent_role == "logger":
         return "logger"
-    if not program.startswith(("python", "pypy")):
-        return "other"
+    if not is_python(program):
+        if not is_python(exe or ""):
+            return "other"
+        return "python" if parent_role in _TRAINER_PARENTS else "trainer"  # it gave itself a title
     return _python_role(arguments, parent_role, list(arguments) == list(parent_arguments or ()))
 
 

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from ..outside import is_python
 from . import proc
 from .exits import Exits
 from .roles import role_of
@@ -277,8 +278,11 @@ class Tree:
         if parent is not None and arguments == parent.arguments:  # a fork: there may be a thousand, held once
             arguments = parent.arguments
         role = role_of(
-            process.stat.comm, arguments, parent.role if parent else None, parent.arguments if parent else None
+            process.stat.comm, arguments, parent.role if parent else None, parent.arguments if parent else None, exe
         )
+        has_title = bool(arguments) and exe == process.exe and is_python(exe or "") and not is_python(arguments[0])
+        if has_title and process.role in ("python-fork", "python-spawn"):
+            role = process.role  # as its command line had said
         rank, local_rank = (_number(proc.environment_value(process.pid, name)) for name in ("RANK", "LOCAL_RANK"))
         if role in ("python", "python-fork") and (rank, local_rank) != _ranks_of(parent):
             role = "trainer"  # Lightning starts the other ranks by its own command line

@@ -112,6 +112,19 @@ def test_a_file_that_only_lines_name_is_kept_and_who_has_an_address_of_c_is_told
     assert told and all(row["opaque"] for row in told)
 
 
+@pytest.mark.slow
+def test_a_class_whose_metaclass_is_of_c_is_no_object_that_may_hold_memory(tmp_path: Path) -> None:
+    """What it has is in its dict: nobody is to suspect it because the inside of such objects cannot be seen."""
+    pytest.importorskip("google.protobuf")
+    job = tmp_path / "job.py"
+    job.write_text("import time\nfrom google.protobuf.struct_pb2 import Struct\nempty = Struct()\ntime.sleep(4)\n")
+    journal = stage(tmp_path)
+    assert run(journal, str(job), LEAKSCOPE_STRESS="1").returncode == 0
+    nodes = [row for row in rows(journal)["heap_nodes"] if str(row["type_name"]).startswith("google._upb._message.")]
+    assert any(row["opaque"] for row in nodes)
+    assert not [row["owner"] for row in nodes if row["opaque"] and row["type_name"].endswith("MessageMeta")]
+
+
 class Word(str):
     pass
 

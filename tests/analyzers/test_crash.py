@@ -224,6 +224,19 @@ def test_gpu_memory_without_figures(tmp_path: Path, text: str) -> None:
     assert found(tmp_path, f"RuntimeError: {text}").title.startswith("GPU memory ran out")
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 9 bytes).",
+         "8.0 GiB"),
+        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4194304 "
+         "bytes.", "4.0 MiB"),
+    ],
+)  # fmt: skip
+def test_how_much_of_a_gpu_was_asked_for_by_the_messages_of_others(tmp_path: Path, text: str, size: str) -> None:
+    assert says(found(tmp_path, text).title, "GPU memory ran out", f"{size} asked for")
+
+
 # ---- memory of the host
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope import analyze
+from leakscope.facts.case import Case
 from tests.builders import RecordingBuilder
 
 from .asking import asked
@@ -223,3 +224,23 @@ def test_what_multiprocessing_starts_afresh_is_called_as_who_started_it(tmp_path
         ("train.py", "python-spawn", 2),
         ("python -c", "python-spawn", 1),
     }
+
+
+def test_a_process_is_called_by_its_whole_title_and_one_of_several_of_a_command_by_what_it_does(tmp_path):
+    """The kernel keeps 15 characters of a name."""
+    env = "/env/bin/python3 /env/bin/"
+    builder = RecordingBuilder(tmp_path).process(PID, comm="app", cmdline=f"{env}app standalone")
+    for pid, comm, cmdline in (
+        (201, "app", f"{env}app scheduler --verbose"),
+        (202, "app api_server ", "'app api_server -- host:0.0.0.0'"),
+        (203, "ENGINE::EngineC", "ENGINE::EngineCore"),
+        (204, "python", "python -m work api grpc"),
+        (205, "python", "python -m work serve"),
+        (206, "once", f"{env}once run"),
+    ):
+        builder.process(pid, "python", ppid=PID, comm=comm, cmdline=cmdline).samples(pid, [9 * MiB] * 20)
+    table = Case(builder.samples(PID, [50 * MiB] * 20).open()).processes
+    assert {process.pid: process.name for process in table} == {
+        PID: "app standalone", 201: "app scheduler", 202: "app api_server", 203: "ENGINE::EngineCore",
+        204: "work api", 205: "work serve", 206: "once",
+    }  # fmt: skip

@@ -982,6 +982,56 @@ def test_of_calls_of_a_library_that_holds_it_the_one_that_makes_members_is_named
     assert (found.kind, found.subject.line) == ("retained-objects", 7)
 
 
+@pytest.mark.parametrize("module", ["loaded_5e8ff9bf_train", "train"])
+def test_a_module_with_a_name_of_its_loaders_making_is_called_as_its_file(tmp_path: Path, module: str) -> None:
+    """As Airflow gives to the files of its DAGs."""
+    source = "KEPT = []\n\ndef read(rows):\n    KEPT.extend(rows)\n"
+    builder = growing_run(tmp_path, source)
+    of_module = {"owner": module, "owner_module": module, "edge_kind": "global", "root_kind": "module"}
+    for number, at_s in enumerate(TAKES_S, 1):
+        kept = place(f"{module}.KEPT", 10 * MB * at_s, parent=None, variable="KEPT", length=90 * at_s, **of_module)
+        builder.take(100, number, at_s, holders=[kept], rss_bytes=50 * MB + round(at_s * 10 * MB))
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    assert (found.subject.holder, found.subject.line) == ("train.KEPT (list)", 4)
+
+
+STEPS = """
+import flow
+
+@flow.steps
+def regions():
+    for number in count():
+        yield flow.Region(number)
+
+@flow.step
+def history(region):
+    return table(region)
+
+flow.run(regions, history)
+"""
+
+
+@pytest.mark.parametrize("caller", ["flow/runs.py:88 call", "other/runs.py:88 call"])
+def test_what_a_function_returns_to_the_library_that_keeps_it_is_told_with_its_line(
+    tmp_path: Path, caller: str
+) -> None:
+    """The engine of a workflow calls the steps and keeps what they return: calls of it elsewhere fill nothing."""
+    library = {"owner": "Outputs", "owner_module": "flow.kept", "owner_file": None, "is_user": False}
+    library |= {"root_kind": "module"}
+    builder = growing_run(tmp_path, STEPS)
+    for number, at_s in enumerate(TAKES_S, 1):
+        kept = {"type_name": "dict", "length": 40 * at_s, "array_deep_bytes": int(10 * MB * at_s), **library}
+        outputs = place("flow.kept", 10 * MB * at_s, parent=None, type_name="flow.kept.Outputs", **library)
+        table = place("flow.kept.values", 10 * MB * at_s, **kept)
+        builder.take(100, number, at_s, holders=[outputs, table], rss_bytes=50 * MB + round(at_s * 10 * MB))
+        stack = f"/env/lib/python3.11/site-packages/{caller}\n/job/train.py:11 history"
+        builder.allocated(100, at_s, int(10 * MB * at_s), stack, sample_count=60)
+    found = first(analyze(builder.ends(24.0, exit_code=0).open()))
+    is_its_own = caller.startswith("flow")
+    assert (found.subject.holder, found.subject.line) == ("Outputs.values (dict)", 11 if is_its_own else 7)
+    assert says(found.remedy[0], "flow keeps what history() returns") == is_its_own
+
+
 def test_workers_that_fill_the_same_thing_are_one_finding(tmp_path: Path) -> None:
     """Of a web server, say: with eight workers nobody wants to read eight times what is wrong."""
     builder = RecordingBuilder(tmp_path).process(1).samples(1, [30 * MB] * 96, every_s=0.25)

@@ -127,6 +127,15 @@ def test_a_leak_beside_a_large_step_is_seen():
     assert judge(t, (np.where(t < 12, 100, 500) + 5 * t) * MiB).verdict == GROWING
 
 
+def test_of_a_fast_start_that_ends_in_a_step_the_growth_after_that_is_told():
+    """An engine loads for two minutes, reserves a gigabyte at once, and then keeps a little of each request."""
+    t = np.arange(0, 180, 1.0)
+    loads, serves = np.minimum(t, 115) * 10, np.maximum(t - 115, 0) * 5
+    trend = judge(t, (100 + loads + 1024 * (t >= 115) + serves) * MiB)
+    assert (trend.verdict, trend.growth_bytes / MiB) == (GROWING, pytest.approx(5 * 64, rel=0.2))
+    assert trend.start_s == pytest.approx(115, abs=8) and trend.end_s > 170
+
+
 def test_a_last_full_tooth_is_no_leak():
     t = np.arange(0, 24, 0.25)
     trend = judge(t, (20 + 100 * (t % 8) / 8) * MiB)

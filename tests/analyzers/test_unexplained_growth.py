@@ -207,6 +207,27 @@ def test_it_yields_to_findings_that_explain_half_of_the_growth(tmp_path):
     assert isinstance(wasted, Finding)
 
 
+@pytest.mark.parametrize("asker", ["words", "codec"])
+def test_native_memory_of_the_library_whose_object_fills_is_of_that_object(tmp_path, asker):
+    """spaCy's StringStore: Python sees the addresses of strings, and no strings. A parser lies about, too."""
+    pipe = {**KNOWN, "path": "main() pipe", "variable": "pipe", "type_name": "words.pipe.Pipe"}
+    store = {**KNOWN, "path": "main() pipe.store", "variable": "store", "owner": "Pipe", "is_user": False,
+             "owner_module": "words.pipe", "type_name": "words.Store"}  # fmt: skip
+    table = {**store, "path": "main() pipe.store.<dict>", "variable": None, "edge_kind": None, "type_name": "dict"}
+    builder = with_holders(sentinels(trainer(tmp_path)), PICKLER, pipe, store, table)
+    for at_s in (5, 10, 15, 20):
+        library = f"/env/lib/python3.11/site-packages/{asker}/_strings.so"
+        builder.allocated(PID, at_s, 8 * MiB * at_s, "/home/me/read.py:4 main", sample_count=60, native_library=library)
+    subject = Subject(pid=PID, holder="main() pipe", path=table["path"], file="/home/me/read.py", line=4)
+    case = Case(builder.source(PID, "/home/me/read.py", "def main():\n  for text in texts:\n\n    pipe(text)\n").open())
+    told = list(look(case, so_far=[Finding("retained-objects", "t", "critical", 0.9, 20 * MiB, subject)]))
+    if asker == "words":
+        (ruled_out,) = told
+        assert isinstance(ruled_out, RuledOut) and "main() pipe" in ruled_out.reason
+    else:
+        assert isinstance(told[0], Finding) and told[0].subject.variable == "pickler"
+
+
 def test_silent_where_nothing_grows(tmp_path):
     report = asked(trainer(tmp_path, leak=0).open(), only=["unexplained-growth"])
     assert not report.findings and report.ruled_out

@@ -114,3 +114,29 @@ def test_a_rank_that_the_program_starts_by_its_own_command_line_trains(tmp_path:
     assert result.returncode == 0, result.stderr
     last = {row["pid"]: row for row in rows(tmp_path / "run.parquet.journal", "processes")}
     assert [(row["role"], row["local_rank"]) for row in last.values()] == [("trainer", None), ("trainer", 1)]
+
+
+TITLES = """
+import os, subprocess, sys, time
+WAITS = ["-c", "import time; time.sleep(1.5)"]
+started = subprocess.Popen(["app scheduler -- of 2", *WAITS], executable=sys.executable)
+forked = os.fork()
+if not forked:
+    time.sleep(1)  # the recorder looks at it meanwhile
+    os.execv(sys.executable, ["app worker -- job 7", *WAITS])
+os.waitpid(forked, 0)
+started.wait()
+"""
+
+
+@pytest.mark.live
+def test_a_python_that_gives_itself_a_title_stays_what_it_was(tmp_path: Path) -> None:
+    """As workers of servers do: their command line is gone then, and their file says that it is Python."""
+    (tmp_path / "serve.py").write_text(TITLES)
+    result = record(tmp_path, "-q", "-i", "50ms", "--agent", "off", PYTHON, "serve.py")
+    assert result.returncode == 0, result.stderr
+    last = {row["pid"]: row for row in rows(tmp_path / "run.parquet.journal", "processes")}
+    told = {row["cmdline"].split(" --")[0].strip("'"): row["role"] for row in last.values()}
+    assert (told["app scheduler"], told["app worker"]) == ("python", "python-fork")
+    assert role_of("gunicorn: maste", ["gunicorn: master [app]"], "shell", ["bash"], PYTHON) == "trainer"
+    assert role_of("postgres", ["postgres: writer"], "trainer", TRAIN, "/usr/bin/postgres") == "other"

@@ -23,11 +23,13 @@ from .syntax import COMPREHENSIONS, arguments_of, last_name, pairs, part_of
 __all__ = ["Holder", "Line", "Source", "adding_lines", "find_calls", "find_method_calls", "thread_start_line"]
 
 ADDS, CALLS, CREATES, REMOVES = "adds", "calls", "creates", "removes"
+GIVES = "gives it"  # what a library keeps: a function of the program returned it to the library
 
 
 class Line(NamedTuple):
-    """One source line. ``kind``: adds, calls, creates or removes; ``score``: 0 to 1, comparable within one answer only.
+    """One source line. ``kind``: adds, calls, creates, removes or gives it.
 
+    ``score``: 0 to 1, comparable within one answer only.
     ``function``: qualified name of the function or class body it stands in; None in a module's own.
     ``is_once``: it stands in no loop, in a module's own code or in a function that runs once, as ``main()``.
     """

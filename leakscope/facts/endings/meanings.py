@@ -38,12 +38,11 @@ MEANINGS = (
     _m("bad-references", r"Fatal Python error: (?P<what>(?:(?!Fatal).)*?(?:deallocating|negative ref ?count).*)",
        "{process} was aborted by Python: a C extension counts references wrongly ({what})",
        "C code dropped a reference to an object once too often; " + _NO_LACK, ends_by=Signal.SIGABRT),
-    _m("gpu-memory", r"(?:CUDA|HIP|XPU) out of memory\.", "GPU memory ran out in {process}",
-       "the GPU had no memory left for an allocation"),
-    _m("gpu-memory", r"CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    _m("gpu-memory", r"(?:CUDA|HIP|XPU) out of memory\.|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+       r"|cudaErrorMemoryAllocation"
        r"|CU(?:BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)"
        r"|OOM when allocating tensor(?!(?:(?!OOM).)*device:CPU)|cupy\.cuda\.memory\.OutOfMemoryError",
-       "GPU memory ran out in {process}", "the GPU had no memory left for an allocation; the message has no figures"),
+       "GPU memory ran out in {process}", "the GPU had no memory left for an allocation"),
     _m("gpu-fault", r"CUDA error: (?P<what>[^\n]+)", "A GPU kernel failed in {process}: {what}",
        "the kernel that failed may have been started some lines earlier: CUDA reports it late; " + _NO_LACK,
        remedy=("run it once with CUDA_LAUNCH_BLOCKING=1: the traceback then names the call that fails",)),

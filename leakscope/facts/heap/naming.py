@@ -203,10 +203,11 @@ class Names:
         return next((module for module, known in self._user_modules.items() if known == file), None)
 
     def _module_name(self, name: str) -> str:
-        """That of its file, for the program's own."""
-        file = self._user_modules.get(name) if name in _MAIN else None
-        is_file = isinstance(file, str) and file and PurePath(file).name not in self._user_modules  # no notebook's cell
-        return PurePath(str(file)).stem if is_file else name
+        """That of its file, for the program's own, and for one to which a loader gave a name of its making."""
+        file = PurePath(str(self._user_modules.get(name) or ""))
+        is_file = bool(file.name) and file.name not in self._user_modules  # no notebook's cell
+        is_imported = name not in _MAIN and tail(name) in (file.stem, file.parent.name)
+        return file.stem if is_file and not is_imported else name
 
     def _above(self, node: Node) -> Node | None:
         number = node.told.path_node

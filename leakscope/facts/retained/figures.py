@@ -13,7 +13,7 @@ from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK
 from ...rising import PART
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, NEARLY_ALL, SOME, over
 from ..calls import MODULE, calls_of
-from ..code.adding import CALLS, CREATES, Line, Source
+from ..code.adding import CALLS, CREATES, GIVES, Line, Source
 from ..code.imports import package_of
 from ..code.index import tail
 from ..code.starts import calls
@@ -179,7 +179,7 @@ def retained(
     if lines and (is_once or all(line.kind == CALLS for line in lines)):
         adding = _by_what_they_make(lines, place, process, made)
         if not any(one.file == line.file and one.line == line.line for line in adding for one in made):
-            adding = [*_making_as_many(look, process, sources, place), *adding]
+            adding = [*_given_back(lines, place, made), *_making_as_many(look, process, sources, place), *adding]
     else:
         adding = _by_what_made(lines, made)
     return Retained(
@@ -323,6 +323,23 @@ def _making_as_many(look: Look, process: ProcessGrowth, sources: Sequence[Source
         if len(made) == 1 and "." in name and name.rpartition(".")[0] not in own:
             return list(made.values())
     return ()
+
+
+def _given_back(lines: Sequence[Line], place: Place, made: Sequence[GrowthLine]) -> Sequence[Line]:
+    """The line that made most of what stays, in a function that the holder's own library had called: it was given what
+    that returned. Not where one of the calls of the library stands in that function, or in one that it called.
+    """
+    first = made[0] if made else None
+    if place.is_user or first is None or first.share < MOST or not first.is_sure:
+        return ()
+    way = calls_of(first.stack)
+    last = max((at for at, call in enumerate(way) if call[:2] == (first.file, first.line)), default=0)
+    begin = next((at + 1 for at in range(last - 1, -1, -1) if not way[at].is_user), 0)
+    if begin == 0 or way[begin - 1].library != package_of(place.reference.owner_module or ""):
+        return ()
+    ran = {(call.file, call.function) for call in way[begin : last + 1]}
+    is_given = not any((line.file, line.function) in ran for line in lines)
+    return [first.as_line._replace(kind=GIVES)] if is_given else ()
 
 
 def is_untouched(place: Place, heap: Heap, process: ProcessGrowth) -> bool:

@@ -343,12 +343,18 @@ def _of_growth(
 ) -> tuple[float, float]:
     """From when until when it grew by itself: the longest stretch without a step, from where the growth begins.
 
-    That is where it begins to rise, or where the curve bends: before, a load rose much faster, or hardly anything did.
-    It is no bend where the curve is as far from a straight line afterwards too. The last third is what tells of growth,
-    and after a load as much is left as can be judged.
+    Where that rose at another pace than what came after the last step, the latter if the last third is in it: start-up
+    ends in a step as memory for the work is reserved, and how fast it was says nothing of what still grows.
+    Growth begins where it begins to rise, or where the curve bends: before, a load rose much faster, or hardly anything
+    did. It is no bend where the curve is as far from a straight line afterwards too. The last third is what tells of
+    growth, and after a load as much is left as can be judged.
     """
     borders_s = [window_s[0], *sorted(steps_s), window_s[1]]
-    start_s, end_s = max(zip(borders_s, borders_s[1:]), key=lambda pair: pair[1] - pair[0])
+    *_, last = parts = list(zip(borders_s, borders_s[1:]))
+    longest = max(parts, key=lambda part: part[1] - part[0])
+    paces = [per_second(float(np.diff(np.interp(part, t, kept))[0]), part[1] - part[0]) for part in (longest, last)]
+    is_other = min(paces) < MOST * max(paces) and last[1] - last[0] >= (window_s[1] - window_s[0]) / FEWEST
+    start_s, end_s = last if is_other else longest
     third_s = (end_s - start_s) / FEWEST
     inside = (t >= start_s) & (t <= end_s)
     t, kept = t[inside], kept[inside]

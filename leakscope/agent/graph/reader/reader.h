@@ -46,7 +46,8 @@ struct kind { /* of a type: how its objects are read */
     uint64_t listed, listed_bytes, unreached; /* of its objects: those that the collector lists, and that nothing leads to */
     uint64_t frozen; /* that nothing leads to either, and gc.freeze() hides */
     uint32_t text; /* where its name is among the texts */
-    uint8_t base, is_gc, is_made_in_c;
+    uint8_t base, is_gc;
+    uint8_t is_made_in_c; /* C code may keep something in its objects: not in classes, whose dict has what they hold */
     uint8_t is_wanted; /* the agent wants to know where its objects are held, however little they retain */
     uint8_t may_hold; /* its objects may have native memory of their own, of which nobody tells */
     uint8_t is_wrapper; /* of pybind11's: its objects lead to one of C++ each */

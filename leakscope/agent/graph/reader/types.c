@@ -201,7 +201,7 @@ INTERNAL uint32_t type_of(struct graph *g, type *cls)
         return TYPE_NONE;
     kinds = g->kind.at;
     kinds[number] = (struct kind){.type = cls, .text = put_name(g, cls), .base = base_of(cls), .is_gc = (uint8_t)is_collected(cls),
-                                  .is_made_in_c = cls->deallocate != L.python_deallocate};
+                                  .is_made_in_c = cls->deallocate != L.python_deallocate && !(cls->flags & IS_TYPE)};
     uint8_t base = kinds[number].base;
     kinds[number].is_array = (uint8_t)is_array(cls, base);
     kinds[number].may_hold = (uint8_t)may_hold(cls, base);
