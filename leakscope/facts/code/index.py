@@ -238,8 +238,6 @@ class Index:
             return self._class_given(binding, name, depth) if name in binding.params else None
         if isinstance(node, ast.Attribute):
             owner = self.class_of(node.value, scope, depth - 1)
-            if node.attr == "__class__":
-                return owner
             if any(node.attr in module.defs for module in self.module_named(node.value, scope)):
                 return node.attr if node.attr in self.classes else None
             return self._class_of_attribute(owner, node.attr, depth)
