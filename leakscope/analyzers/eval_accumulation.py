@@ -118,11 +118,11 @@ def _phases(process: ProcessGrowth, start_s: float, end_s: float, max_entries_pe
     rows = only(rows, rows["time_s"] < process.exit_s)
     for phase in sorted(set(rows["phase"].dropna()) - set(_NEVER_BLAMED)):
         own = only(rows, rows["phase"] == phase)
-        before = only(own, own["time_s"] < start_s).tail(1)
+        before = only(own, own["time_s"] < start_s).iloc[-1:]
         window = only(own, own["time_s"] >= (before["time_s"].iloc[0] if len(before) else start_s))
         window = only(window, window["time_s"] <= end_s + _LATE_S)
         if len(window) < 2 and not len(before):  # it began inside the window: before its first row there was nothing
-            window = own.head(1) if len(own) else own
+            window = own.iloc[:1]
         if not len(window):
             continue
         # A fork goes on from what its parent had counted.

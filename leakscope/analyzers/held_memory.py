@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..confidence import STRONG, SURE, Ground
 from ..evidence import retained
 from ..evidence.cell_results import unread_results
@@ -86,7 +84,7 @@ def findings(
         idle = list(_idle(case, process, heap, so_far, held))
         least = max(min_idle_bytes, min_idle_share * float(process.held_bytes[-1]))
         wasted = [_of_idle(case, process, idle)] if sum(one.bytes for one in idle) >= least else []
-        parts = _parts(case, process, heap, [*so_far, *wasted], held)
+        parts = _parts(case, heap, [*so_far, *wasted], held)
         wasted += [_of_part(case, process, one) for one in parts if one.bytes >= least]
         told = told or bool(wasted)
         yield from wasted
@@ -195,14 +193,12 @@ class _Part(NamedTuple):
     doubt: str = "code that reads it under another name, or from C, would not be seen"
 
 
-def _parts(
-    case: Case, process: ProcessGrowth, heap: Heap, told: Sequence[Finding], held: Sequence[Place]
-) -> list[_Part]:
+def _parts(case: Case, heap: Heap, told: Sequence[Finding], held: Sequence[Place]) -> list[_Part]:
     """The largest first."""
     asked = [place for place in held if place.reference.variable and not _is_told(place, told)]
     around = [place for place in _containers(asked) if place not in asked and not _is_told(place, told)]
     found = [*_older(case, asked), *_unread_members(case, [*asked, *around]), *_views(asked)]
-    found += [*_kept_graphs(case, process, heap, asked), *_never_hit([*asked, *around])]
+    found += [*_kept_graphs(case, asked), *_never_hit([*asked, *around])]
     economies = (*_equal_texts(case, process, heap), *_of_rows(process, heap), *_by_keepers(case, heap))
     found += [one for one in economies if not _is_told(one.place, told)]
     found += _of_cells(case, heap)
@@ -271,35 +267,26 @@ def _in_all(place: Place, fields: Sequence[Place]) -> float:
     return share * sum(float(one.deep_bytes[-1]) for one in fields) if len(fields) > 1 or share > 1.0 else 0.0
 
 
-def _kept_graphs(case: Case, process: ProcessGrowth, heap: Heap, held: Sequence[Place]) -> Iterator[_Part]:
-    """The graph that hangs on a tensor: no backward pass goes through it, which would let go of it. Either none in the
-    sources is of anything made of it; or, where no line sets it anew, it is as it was in the snapshot before.
-    """
+def _kept_graphs(case: Case, held: Sequence[Place]) -> Iterator[_Part]:
+    """The graph that hangs on a tensor, where no backward pass, which would let go of it, is of anything made of it."""
     if any(way in source.text for source in case.sources for way in _GOES_BACK_AGAIN):
         return
-    progress = case.once(progress_of, process)
     for place in held:
         graph = next((one for one in place.children if one.type_name == GRAPH_TYPE), None)
-        size = graph.deep_bytes if graph is not None else np.zeros(1)
+        size = float(graph.deep_bytes[-1]) if graph is not None else 0.0
         variable = place.reference.variable or ""
-        if size[-1] < _LEAST_IDLE or place.reference.edge_kind != "attribute":
-            continue
-        if goes_back_through(case.sources, variable) is False:
-            why = f"no backward() of the sources is of {variable}, or of what is made of it"
-        elif size.size > 1 and size[-1] == size[-2] and not goes_on_setting(case.sources, variable, progress):
-            since = format_duration(float(heap.time_s[-1] - heap.time_s[-2]))
-            why = f"the graph and what it saved for a backward pass were the same {since} before the last snapshot"
-        else:
+        is_own = size >= _LEAST_IDLE and place.reference.edge_kind == "attribute"
+        if not is_own or goes_back_through(case.sources, variable):
             continue
         yield _Part(
             place,
-            int(size[-1]),
+            int(size),
             "in its autograd graph, which no backward pass uses",
             "a backward pass lets go of what a graph keeps",
-            why,
+            f"no backward() of the sources is of {variable}, or of what is made of it",
             "make it under torch.no_grad(), or detach",
             "autograd-history",
-            ("torch.Tensor", float(size[-1])),
+            ("torch.Tensor", size),
         )
 
 

@@ -61,7 +61,7 @@ class Column:
         return cls(np.array(values, dtype=np.bool_ if kind == "b" else np.int64), null)
 
     def __repr__(self) -> str:
-        return f"<column of {len(self)}: {', '.join(map(str, self.head(5)))}>"
+        return f"<column of {len(self)}: {', '.join(map(str, self.take(slice(0, 5))))}>"
 
     def __len__(self) -> int:
         return len(self.values)
@@ -81,10 +81,6 @@ class Column:
     def iloc(self) -> _Cells:
         return _Cells(self)
 
-    @property
-    def is_monotonic_increasing(self) -> bool:
-        return self.null is None and bool((self.values[1:] >= self.values[:-1]).all())
-
     def __getitem__(self, chosen: Column | Flags) -> Column:
         """The cells where a flag is set."""
         return self.take(np.flatnonzero(flags_of(chosen)))
@@ -98,9 +94,6 @@ class Column:
             return None
         value = self.values[place]
         return value.item() if self.kind in "ib" else value
-
-    def head(self, count: int) -> Column:
-        return self.take(slice(0, count))
 
     def tolist(self) -> list[Any]:
         """As Python has them; None where one is null, NaN of floats."""
@@ -203,9 +196,6 @@ class Column:
     def between(self, first: Any, last: Any) -> Column:
         is_between: Column = (self >= first) & (self <= last)
         return is_between
-
-    def clip(self, lower: Any = None, upper: Any = None) -> Column:
-        return Column(np.clip(self.values, lower, upper), self.null)
 
     def _with(self, other: Any, work: Callable[[Any, Any], Any], is_swapped: bool = False) -> Column:
         theirs, null = _parts(other)
@@ -347,12 +337,6 @@ class Rows:
             if length and places[0] >= 0 and places[-1] - places[0] == length - 1 and (np.diff(places) == 1).all():
                 places = slice(int(places[0]), int(places[-1]) + 1)
         return Rows(self.columns, length, lambda name: self[name].take(places))
-
-    def head(self, count: int) -> Rows:
-        return self.take(slice(0, count))
-
-    def tail(self, count: int) -> Rows:
-        return self.take(slice(max(0, self._length - count), self._length))
 
     def assign(self, **columns: Any) -> Rows:
         """With other columns, or others in their place; one value is that of all rows."""

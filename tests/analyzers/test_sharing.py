@@ -88,7 +88,7 @@ def test_a_fork_born_late_does_not_count_the_pages_of_its_parent_twice() -> None
     alone = rows(np.full(SECONDS.size, 2000 * MiB), 0.0)
     read_bytes = np.where(SECONDS > 0, np.nan, alone["pss_bytes"].values)
     alone = alone.assign(pss_bytes=read_bytes, pss_anon_bytes=read_bytes)
-    fork = alone.tail(5).assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
+    fork = alone.iloc[-5:].assign(anon_bytes=2000 * MiB, pss_bytes=1030 * MiB, pss_anon_bytes=1030 * MiB)
     samples = {(1, 0): alone, (2, 0): fork}
     pair = Family(np.array([-1.0, SECONDS[-5] - 0.5]), np.empty(0))
     read = read_by_forks(samples, {(2, 0): (1, 0)})

@@ -86,7 +86,6 @@ _SQL = re.compile(r"\s*(\w+)", re.ASCII)
 _SQL_ADDS = frozenset(("insert", "replace", "merge", "upsert", "copy"))
 # Whoever waits for one of these is a member of it until then.
 _WAITED_FOR = re.compile(r"(asyncio\.locks|threading)\.(Event|Condition|Semaphore|BoundedSemaphore|Lock|Barrier)$")
-_LOOKING_UP = frozenset(("get", "setdefault"))
 _WAITING = frozenset(("wait", "wait_for", "acquire"))
 _REMOVERS = frozenset(("clear", "discard", "get_nowait", "pop", "popitem", "popleft", "remove"))
 _PULLS = frozenset(("heappop", "heappushpop", "heapreplace"))  # functions: the container comes first
@@ -160,8 +159,6 @@ def lines_by_key(sources: Sequence[Source], key: str, *, stores: bool = False) -
         return isinstance(node, ast.Constant) and node.value == key
 
     def is_kept(node: ast.expr | None) -> bool:
-        if isinstance(node, ast.Call) and last_name(node.func) in _LOOKING_UP:
-            return bool(node.args) and is_key(node.args[0])
         return isinstance(node, ast.Subscript) and is_key(node.slice)
 
     def is_it(node: ast.expr, scope: Scope) -> bool:
@@ -179,8 +176,6 @@ def lines_by_key(sources: Sequence[Source], key: str, *, stores: bool = False) -
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not _READING.match(node.func.attr):
             is_put = len(node.args) > 1 and is_key(node.args[0]) and not isinstance(node.args[1], ast.Constant)
             yield _Event(node, ADDS, 0.8 if is_put else 0.0)
-        if any(isinstance(target, ast.Subscript) and is_key(target.slice) for target, _ in pairs(node)):
-            yield _Event(node, ADDS, 0.8)
 
     return _ranked(index_of(sources, key), storing if stores else adding)
 

@@ -14,14 +14,14 @@ _CALLED = ("forward", "__call__", "training_step")  # methods that run where an 
 _Within = ast.AST  # the function that an expression stands in, or the module
 
 
-def goes_back_through(sources: Sequence[Source], attribute: str) -> bool | None:
-    """True also where it only may: each name is followed to all that it is bound to. None: no line goes back, so that
-    a library does, or a source cannot be read.
+def goes_back_through(sources: Sequence[Source], attribute: str) -> bool:
+    """True also where it only may: each name is followed to all that it is bound to. So it is where no line goes back,
+    since then a library does, or where a source cannot be read.
     """
     trees = [parse(source.text) for source in sources]
     flows = _Flows([tree for tree in trees if tree is not None])
     if None in trees or not flows.backward:
-        return None
+        return True
     waiting, seen = list(flows.backward), set()
     for expression, within, is_called in waiting:  # which becomes longer
         for node in ast.walk(expression):

@@ -73,24 +73,12 @@ def edit(mechanism: str, asked: Asked) -> Edited | Unsure:
         whole = found is not None and tree_of(found.source.text) is not None
         name = asked.file.rsplit("/", 1)[-1]
         found = known(found if whole else None, f"the recorded source of {name} has no whole statement at that line")
-        asked = _of_its_object(asked, found)
         edited = how(asked, found)
         need(tree_of(edited.text) is not None, "the edited source could not be parsed")
     except Unsure as unsure:
         return unsure
     read = _length_is_read(asked) if how in _TAKES_OUT else None
     return edited if read is None else edited._replace(note="; ".join(filter(None, (edited.note, read))))
-
-
-def _of_its_object(asked: Asked, found: Statement) -> Asked:
-    """Of an object of which nobody knows what in it grew, the attribute that its method adds to."""
-    pair, cls = stored(found.node), found.cls
-    is_own = pair is not None and cls is not None and cls.name == asked.container
-    if pair is None or cls is None or not is_own or not isinstance(pair[0], ast.Attribute):
-        return asked
-    made = [value for one in ast.walk(cls) for target, value in pairs(one) if last_name(target) == pair[0].attr]
-    kinds = {called(one) if isinstance(one, ast.Call) else type(one).__name__.lower() for one in made}
-    return asked._replace(variable=pair[0].attr, container=kinds.pop()) if len(kinds) == 1 else asked
 
 
 def _length_is_read(asked: Asked) -> str | None:

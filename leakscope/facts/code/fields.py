@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from .index import Source, parse
+from .index import OPTIONS, Source, parse
 from .points_to import ADDERS
 from .statements import READ_ALL
 from .syntax import DEFINED, called, is_load, last_name
@@ -33,35 +33,24 @@ def unread_fields(sources: Sequence[Source], variable: str, fields: Collection[s
         for node in ast.walk(tree):
             on = node.value if isinstance(node, ast.Attribute) else None
             is_whole = (last_name(node) == variable and is_load(node)) or getattr(node, "arg", None) == variable
-            is_whole = is_whole and not _is_of_command_line(on, parents)
+            is_whole = is_whole and not _is_made(on, parents, OPTIONS.__contains__)
             if is_whole and not all(_asks_for_a_field(one, parents, methods) for one in _members(node, parents)):
                 return set()
-            if not _is_new(on, parents):
+            # What is read of an object that its function makes was in no container before.
+            if not _is_made(on, parents, lambda name: name[:1].isupper()):
                 unread.discard(_read_field(node, parents))
     return unread
 
 
-def _makers(node: ast.AST | None, parents: _Parents) -> list[str]:
-    """What is called each time a variable is bound in its function; empty where it may be something else as well."""
+def _is_made(node: ast.AST | None, parents: _Parents, by: Callable[[str], bool]) -> bool:
+    """A variable that its function binds, each time to what is called with such a name."""
     function = _function_of(node, parents) if isinstance(node, ast.Name) else None
     if function is None or not isinstance(node, ast.Name):
-        return []
+        return False
     bound = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == node.id and not is_load(one)]
     given = [one.arg for one in ast.walk(function) if isinstance(one, ast.arg)]
-    made = [called(getattr(parents.get(one), "value", None)) for one in bound]
-    return made if node.id not in given and all(made) else []
-
-
-def _is_new(node: ast.AST | None, parents: _Parents) -> bool:
-    """An object that its function makes: what is read of it was in no container before."""
-    makers = _makers(node, parents)
-    return bool(makers) and all(name[:1].isupper() for name in makers)
-
-
-def _is_of_command_line(node: ast.AST | None, parents: _Parents) -> bool:
-    """Arguments of the program have names that others have as well."""
-    makers = _makers(node, parents)
-    return bool(makers) and all(name.startswith("parse_") for name in makers)
+    makers = [called(getattr(parents.get(one), "value", None)) for one in bound]
+    return node.id not in given and bool(makers) and all(map(by, makers))
 
 
 def _function_of(node: ast.AST | None, parents: _Parents) -> ast.AST | None:

@@ -29,7 +29,7 @@ _SITES = (
     ast.Call, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.Subscript, ast.Attribute, ast.For,
     ast.AsyncFor, ast.comprehension, ast.withitem, ast.Return, ast.Yield, ast.YieldFrom, ast.Raise, ast.Compare,
 )  # fmt: skip
-_MAKERS = dict.fromkeys(("parse_args", "parse_known_args"), "Namespace")  # options: no objects of the user's classes
+OPTIONS = dict.fromkeys(("parse_args", "parse_known_args"), "Namespace")  # no objects of the user's classes
 _GUARDS = (ast.If, ast.ExceptHandler, getattr(ast, "match_case", ast.If))
 
 
@@ -238,8 +238,6 @@ class Index:
             return self._class_given(binding, name, depth) if name in binding.params else None
         if isinstance(node, ast.Attribute):
             owner = self.class_of(node.value, scope, depth - 1)
-            if node.attr == "__class__":
-                return owner
             if any(node.attr in module.defs for module in self.module_named(node.value, scope)):
                 return node.attr if node.attr in self.classes else None
             return self._class_of_attribute(owner, node.attr, depth)
@@ -249,7 +247,7 @@ class Index:
             if isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) == 1:
                 return self.class_of(node.args[0], scope, depth - 1)
             name = last_name(node.func)
-            return name if name in self.classes else _MAKERS.get(name) if not node.keywords else None
+            return name if name in self.classes else OPTIONS.get(name) if not node.keywords else None
         if isinstance(node, ast.Constant) and isinstance(node.value, str):  # an annotation in quotes
             return node.value if node.value in self.classes else None
         return None

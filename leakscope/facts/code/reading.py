@@ -168,7 +168,6 @@ class _Progress:
     def __init__(self, index: Index, reached: Reached) -> None:
         self._index, self._reached = index, reached
         self._known: dict[Scope, int] = {}
-        self._asked: dict[Scope, list[tuple[Scope, Site]]] = {}
 
     def state(self, site: Site, scope: Scope, node: ast.AST) -> int:
         """Of what is looked up at ``node``."""
@@ -210,7 +209,7 @@ class _Progress:
         return _key(function) in self._reached and len(self._index.callers.get(function, ())) == 1
 
     def _is_once(self, scope: Scope) -> bool:
-        callers = self._index.callers.get(scope) or self._asked_for(scope)
+        callers = self._index.callers.get(scope, ())
         return not any(self._index.is_repeated(site, caller) for caller, site in callers)
 
     def _called(self, scope: Scope) -> int:
@@ -219,7 +218,7 @@ class _Progress:
             return _OVER if scope.source.module != "__main__" else _ON
         if scope not in self._known:
             self._known[scope] = _OVER  # while it is asked about, for those that recur
-            callers = self._index.callers.get(scope) or self._asked_for(scope) or self._handed_on(scope)
+            callers = self._index.callers.get(scope) or self._handed_on(scope)
             states = [self.state(site, caller, site.node) for caller, site in callers]
             if scope.is_generator:
                 states += (state for caller, site in callers for state in self._of_result(site.node, caller))
@@ -228,21 +227,6 @@ class _Progress:
             if is_running and self._known[scope] == _UNKNOWN:
                 self._known[scope] = _ON
         return self._known[scope]
-
-    def _asked_for(self, scope: Scope) -> list[tuple[Scope, Site]]:
-        """Where what is a property is looked up; none where a library may do so."""
-        if not scope.is_property or scope.within is None or scope.within.name not in self._index.own_classes:
-            return []
-        if scope not in self._asked:
-            owners = (None, *(name for name in self._index.classes if self._index.related(name, scope.within.name)))
-            self._asked[scope] = [
-                (other, site)
-                for other, site in self._index.sites()
-                for node, _ in _used(site, self._index, other)
-                if isinstance(node, ast.Attribute) and node.attr == scope.name
-                and self._index.class_of(node.value, other) in owners
-            ]  # fmt: skip
-        return self._asked[scope]
 
     def _of_result(self, call: ast.AST, scope: Scope) -> Iterator[int]:
         """Of what asks for the members of what a call makes: a loop, or whoever has it by a name."""

@@ -449,18 +449,13 @@ def _is_of_length(test: ast.expr) -> bool:
 def _is_asked_for(node: ast.stmt, function: Defined) -> bool:
     """What is removed is an entry by a key that the function is given, and that it looks up for whoever called it."""
     given = {one.arg for one in function.args.args}
-    gone: list[tuple[ast.expr, ast.expr]] = []
-    for one in _own(node):
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Del):
-            gone.append((one.value, one.slice))
-        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "pop" and one.args:
-            gone.append((one.func.value, one.args[0]))
+    gone = [one for one in _own(node) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Del)]
     every = list(ast.walk(function))
     looked_up = {_entry(one) for one in every}
     answers = any(
         isinstance(one, ast.Return) and not isinstance(one.value, (ast.Constant, type(None))) for one in every
     )
-    return answers and any(last_name(entry[1]) in given and _dumped(*entry) in looked_up for entry in gone)
+    return answers and any(last_name(one.slice) in given and _dumped(one.value, one.slice) in looked_up for one in gone)
 
 
 def _entry(node: ast.AST) -> tuple[str, ...] | None:

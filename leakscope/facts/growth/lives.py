@@ -67,7 +67,7 @@ def lives_of(rows: Rows, rng: np.random.Generator) -> Lives:
     end = np.append(ended["end_order"].to_numpy(dtype=np.float64), np.inf)[place]
     thread = begun["thread_number"].to_numpy(dtype=np.int64) - 1
     end_thread = np.append(ended["end_thread_number"].to_numpy(dtype=np.int64, na_value=0), 0)[place] - 1
-    size = begun["size_bytes"].clip(upper=MOST_PIECE_BYTES).to_numpy(dtype=np.float64)
+    size = np.minimum(begun["size_bytes"].to_numpy(dtype=np.float64), MOST_PIECE_BYTES)
     lost = np.isfinite(end) & (end_thread < 0)
     end = _ends_of_lost(np.asarray(end, dtype=np.float64), np.log2(np.maximum(size, 1)).astype(np.int64), lost, rng)
     at_s, order = (

@@ -178,7 +178,7 @@ def _of_window(graphs: Rows, start_s: float, end_s: float) -> Rows:
     inside = only(graphs, (graphs["time_s"] >= start_s) & (graphs["time_s"] <= end_s + 1))
     if len(inside) >= FEWEST:
         return inside
-    before = only(graphs, graphs["time_s"] < start_s).tail(1)
+    before = only(graphs, graphs["time_s"] < start_s).iloc[-1:]
     return only(graphs, graphs["take"].isin([*before["take"], *inside["take"]]))
 
 

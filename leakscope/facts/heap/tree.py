@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import BadInput
 from ...findings import AGENT
 from ...storage import Recording, Rows
-from ..tables import AT_EXIT, cells, only
+from ..tables import AT_EXIT, cells, figures, only
 from .graph import graph_places
 from .naming import MODULES
 from .place import OUTSIDE, Floats, Place
@@ -89,7 +89,7 @@ def heap_tree(
     takes = takes_with_graph(recording, pid, but=left_out["take"].tolist())
     own = only(shown, (shown["pid"] == pid) & shown["take"].isin(takes))
     if at_s is not None:
-        own = own.head(_nearest(own["time_s"].to_numpy(dtype="float64"), at_s) + 1)
+        own = own.iloc[: _nearest(figures(own, "time_s"), at_s) + 1]
     takes = takes[: len(own)]
 
     def values(column: str) -> Floats:

@@ -11,8 +11,6 @@ from ...units import GOOD_PART, WATCHED_TEXT, over
 from ..code.adding import CREATES, Line, find_calls, find_method_calls
 from ..code.index import Source, tail
 from ..code.starts import calls
-from ..code.statements import callers_of, statement_at
-from ..code.syntax import LOOPS
 from ..growth.processes import ProcessGrowth
 from ..growth.tree import TreeGrowth
 from ..heap.accumulation import multiplies
@@ -102,16 +100,9 @@ def filled_by(sources: Sequence[Source], place: Place) -> tuple[Place, list[Line
     hooks = [word for word in re.findall(r"\w+", place.path) if is_hook_table(word)]
     if hooks and place.reference.edge_kind == "cell":  # of a function that is a hook, of which there are ever more
         lines = find_method_calls(sources, *_REGISTRIES[hooks[-1]].made_by)
-        if lines and _is_repeated(sources, lines[0]):
+        if lines and not lines[0].is_once:
             return place, lines
     return None
-
-
-def _is_repeated(sources: Sequence[Source], line: Line) -> bool:
-    """Its function is called in a loop."""
-    found = statement_at(sources, line.file, line.line)
-    callers = callers_of(sources, found) if found is not None else []
-    return any(isinstance(one, LOOPS) for caller in callers for one in caller.around)
 
 
 def made_at(sources: Sequence[Source], named: Place, place: Place) -> tuple[Place, Line] | None:
