@@ -185,7 +185,7 @@ def _never_hit(held: Sequence[Place]) -> Iterator[Part]:
         )
 
 
-_LEAST_TEXTS = 100  # looked at: one in a hundred that is alone is seen
+_LOOKED_AT = 512  # members of a container: TEXTS_LOOKED_AT of agent/graph/reader
 
 
 def _equal_texts(case: Case, process: ProcessGrowth, heap: Heap) -> Iterator[Part]:
@@ -200,10 +200,11 @@ def _equal_texts(case: Case, process: ProcessGrowth, heap: Heap) -> Iterator[Par
     for node, *of_field in cells(rows, "node", "field", "text_count", "own_count", "alone_count", "text_bytes"):
         field, count, own, alone, size = of_field
         place = heap.by_number.get(node)
-        if place is None or count < _LEAST_TEXTS or own < NEARLY_ALL * count or alone > MOST * count:
+        looked = min(_LOOKED_AT, float(place.length[-1])) if place is not None else 0.0
+        if place is None or count < MOST * looked or own < NEARLY_ALL * count or alone > MOST * count:
             continue
         each, members = size / count, float(place.length[-1])
-        of_places.setdefault(place, []).append((field, each, members * each * (1.0 - alone / count)))
+        of_places.setdefault(place, []).append((field, each, members * each * (count - alone) / looked))
     for place, fields in of_places.items():
         above = next((one for one in upwards(place) if one.has_users_name), place)
         names = [name for name, _, _ in fields if name]

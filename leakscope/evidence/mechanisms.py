@@ -449,7 +449,7 @@ def _slow_consumer(one: Held) -> str | None:
         wait = "let the program wait before it hands in more (by a semaphore that is released as one is done)"
         return f"more is handed in{one.where} than {one.variable} gets done, and waits in {one.inner.said}: {wait}"
     is_queue = any(_QUEUE.fullmatch(at.type_name) for at in (one.named, one.place))
-    if not is_queue or not one.found.removing:
+    if not is_queue or not one.found.removing or one.found.limit is not None:
         return None
     kind = tail(one.found.kept.type_name)
     is_much = one.found.holder.handle is not None and one.member and kind != one.member
@@ -469,7 +469,7 @@ _ONLY = {
 
 def _removal_not_reached(one: Held) -> str | None:
     """A statement removes members, and does so less often than they are added: why, by what stands round it."""
-    if not one.found.removing or not one.has_more_members:
+    if not one.found.removing or one.found.limit is not None or not one.has_more_members:
         return None
     removing = one.found.removing[0]
     guard = guard_of(one.sources, removing.file, removing.line, one.statement)

@@ -182,9 +182,15 @@ def _per_step(members: float, step_unit: str) -> Evidence:
 
 
 def doubts(found: Retained) -> Iterator[str]:
-    heap = found.look.heap
+    heap, place = found.look.heap, found.place
     if found.untouched:
         yield "most of what it holds was never written to: that costs address space, and memory only once it is used"
+    if found.limit is not None:
+        text = f"it is bounded to {format_count(found.limit)} members: it may stop growing there"
+        if place.has_length and place.length[-1] < found.limit:
+            level = float(place.deep_bytes[-1]) * found.limit / max(float(place.length[-1]), 1.0)
+            text += f", at about {format_bytes(level)}"
+        yield text
     if found.is_unseen_graph:
         yield "what its graph gained was not seen: a model whose one step needs as many nodes would look the same"
     elif found.holder.handle is not None:

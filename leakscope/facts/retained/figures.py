@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, WEAK, Ground, graded
+from ...confidence import AGAINST, FAIR, NEUTRAL, STRONG, STRONGLY_AGAINST, WEAK, Ground, graded
 from ...rising import PART
 from ...units import FEWEST, LARGEST_SMALL, MOST, MUCH, NEARLY_ALL, SOME, over
 from ..calls import MODULE, calls_of
@@ -100,6 +100,11 @@ class Retained:
         return next((one for one in self.made if one.library == library and one.share >= _SOME), None)
 
     @property
+    def limit(self) -> int | None:
+        """How many members it may have."""
+        return self.place.length_limit
+
+    @property
     def may_be_filling(self) -> bool:
         """Too few snapshots saw it to tell it from a cache that fills, unless it rises lately as it did at first."""
         heap, place = self.look.heap, self.place
@@ -149,6 +154,8 @@ class Retained:
             found.append(Ground("snapshots were cut short: figures are estimates", AGAINST))
         if self.constructor is not None:
             found.append(Ground("the constructor that fills it has not returned", AGAINST))
+        if self.limit is not None:
+            found.append(Ground("it has a limit of its own", STRONGLY_AGAINST))
         if self.holder.handle is not None:
             found.append(Ground("what its items refer to has not been measured", AGAINST))
         return found
