@@ -63,7 +63,7 @@ def findings(
 ) -> Iterator[Finding | RuledOut | Skipped]:
     """Yield one finding per process that holds much idle, of those that hold most first; then of workers that rest."""
     looked = told = False
-    left = list(left_by_training(case, _KIND, min_idle_bytes, min_idle_share))
+    left = list(_left_by_training(case, min_idle_bytes, min_idle_share))
     so_far = [*so_far, *left]
     to_watch: dict[tuple[str, str], tuple[ProcessGrowth, Heap, Place]] = {}
     # What a fork was born with is its parent's: there it is told, and takes memory once.
@@ -274,7 +274,7 @@ class _Left(NamedTuple):
     remedy: str
 
 
-def left_by_training(case: Case, kind: str, least_bytes: float, least_share: float) -> Iterator[Finding]:
+def _left_by_training(case: Case, least_bytes: float, least_share: float) -> Iterator[Finding]:
     """One finding per process that has ``least_share`` of what it holds in these."""
     for process in case.growth.processes:
         takes = process.rows("takes")
@@ -294,7 +294,7 @@ def left_by_training(case: Case, kind: str, least_bytes: float, least_share: flo
         found = [one for one in (of_frozen, _since_training(process, rows, use)) if one is not None]
         left = max(found, key=lambda one: one.bytes, default=None)
         if left is not None and left.bytes >= max(least_bytes, least_share * held):
-            yield _finding(case, kind, process, left, place, wasted(case, left.bytes, held))
+            yield _of_left(case, process, left, place, wasted(case, left.bytes, held))
 
 
 def _bytes(rows: Rows, owner: str) -> float:
@@ -382,8 +382,8 @@ def _since_training(process: ProcessGrowth, rows: Rows, use: Use) -> _Left | Non
     )
 
 
-def _finding(
-    case: Case, kind: str, process: ProcessGrowth, left: _Left, place: Place | None, waste: tuple[str, Evidence]
+def _of_left(
+    case: Case, process: ProcessGrowth, left: _Left, place: Place | None, waste: tuple[str, Evidence]
 ) -> Finding:
     size, named, line = format_bytes(left.bytes), None, None
     if place is not None:
@@ -391,7 +391,7 @@ def _finding(
         line = next((one for one in lines if one.kind == CREATES), None) or defined_at(named)
     name = holder_name(named) if named is not None else "the optimizer"
     return case.finding(
-        kind,
+        _KIND,
         f"{name} {'and gradients hold' if left.gradients else 'holds'} {size} that no training step uses any more",
         severity=waste[0],
         grounds=[Ground("their bytes were measured, and what is trained is known", STRONG)],
