@@ -165,6 +165,21 @@ def test_results_count_to_the_cache_that_refers_to_them_beside_its_dict(tmp_path
     assert finding.kind == "filling" and says(finding.title, "23% of 10,000", "954 MiB")  # 230 MB of 2,300 results
 
 
+def test_members_of_a_bounded_container_are_told_at_it(tmp_path: Path) -> None:
+    """Each came whole, and is no holder that grows: the container says how many more there will be."""
+    builder = RecordingBuilder(tmp_path).process(100).samples(100, [(50 + i) * MB for i in range(96)], every_s=0.25)
+    for number, at_s in enumerate((3.0, 9.0, 15.0, 23.0), 1):
+        states = row("main() guard.states", type_name="collections.deque", length=number, length_limit=12,
+                     deep_bytes=24 * number * MB)  # fmt: skip
+        parts = [row(f"main() guard.states[{at}]", edge_kind="item", variable=None, type_name="tuple", length=3,
+                     deep_bytes=24 * MB) for at in range(number)]  # fmt: skip
+        builder.take(100, number, at_s, holders=[states, *parts], rss_bytes=50 * MB + 24 * number * MB)
+    report = analyze(builder.ends(24.0).open())
+    finding = only(report)
+    assert (finding.kind, finding.subject.holder) == ("filling", "Cache.entries (deque)")
+    assert not report.verdict.leaking
+
+
 SERVES = """
 
 def main():

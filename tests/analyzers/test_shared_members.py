@@ -124,6 +124,31 @@ def test_rather_at_the_users_own_than_in_a_cache_of_a_library(tmp_path: Path, le
     assert told.path == ("library._seen[*]" if less else "app.routes[*]")
 
 
+def test_the_dict_of_a_cache_holds_nothing_beside_the_cache(tmp_path: Path) -> None:
+    """It refers to the results as the program's list does, and is no place once they count to the cache."""
+    builder = RecordingBuilder(tmp_path).process(PID).source(PID, "/home/me/app.py", "routes = []\n", module="app")
+    for take in (1, 2, 3):
+        all_bytes, length = take << 20, 10 * take
+        for node in (
+            _node(MODULES, 1, None, None, "dict", retained_bytes=all_bytes),
+            _node(20, MODULES, "key", "app", "module", owner_file="/home/me/app.py"),
+            _node(21, 20, "namespace", None, "dict"),
+            _node(30, 21, "key", "load", "functools._lru_cache_wrapper", retained_bytes=all_bytes),
+            _node(CACHE, 30, None, None, "dict", length=length),
+            _node(ROUTES, 30, "attribute", "kept", "list", length=length),
+        ):
+            builder.row("heap_nodes", 10.0 * take, PID, take=take, **node)
+        members = {"type_name": "app.Route", "object_count": length, "retained_bytes": all_bytes}
+        builder.row("heap_children", 10.0 * take, PID, take=take, node=30, **members)
+        for number in (CACHE, ROUTES):
+            shared = {**members, "direct_count": length}
+            builder.row("heap_shared", 10.0 * take, PID, take=take, node=number, dominator_node=30, **shared)
+    recording = builder.open()
+    for _ in range(2):  # the second time of what is known already
+        (told,) = [one for one in graph_places(recording, PID, [1, 2, 3]) if one.type_name == "app.Route"]
+        assert told.also_held_by == [] and told.path == "app.load.kept[*]"
+
+
 def test_members_with_rows_of_their_own_in_some_snapshots_hang_at_their_holder_in_all(tmp_path: Path) -> None:
     """A snapshot that found few of them gave each a row, below what dominates it; later ones counted them together."""
     each = 200_000

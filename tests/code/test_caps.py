@@ -84,6 +84,8 @@ def test_a_number_from_elsewhere_is_not_known() -> None:
 
 
 def test_every_number_that_it_may_be_is_given() -> None:
-    text = CLASS.format(ADD + "if len(self.rows) > self.most: self.rows.popleft()") + "    Store()\n    Store(most=70)\n"
+    text = (
+        CLASS.format(ADD + "if len(self.rows) > self.most: self.rows.popleft()") + "    Store()\n    Store(most=70)\n"
+    )
     (cap,) = caps([Source("__main__", "/job/a.py", text)], Holder("rows", "Store", "__main__"))
     assert cap.members == (70, 500, 2000) and cap.line.text.startswith("if len")

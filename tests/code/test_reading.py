@@ -388,9 +388,7 @@ def main():
     ],
 )
 @pytest.mark.parametrize(("at", "goes_on"), [(9, True), (11, False)])
-def test_a_generator_goes_on_as_long_as_its_members_are_asked_for(
-    made: str, loop: str, at: int, goes_on: bool
-) -> None:
+def test_a_generator_goes_on_as_long_as_its_members_are_asked_for(made: str, loop: str, at: int, goes_on: bool) -> None:
     holder = Holder("words", "Corpus", "__main__", FILE, "attribute", "numpy.ndarray")
     source = Source("__main__", FILE, GENERATOR.format(made=made, loop=loop))
     (read,) = reads_of([source], holder, {(FILE, "main"): at, (FILE, "batches"): 3})
@@ -420,3 +418,33 @@ def test_an_option_of_its_name_is_not_the_attribute() -> None:
     holder = Holder("buckets", "Corpus", "__main__", FILE, "attribute", "dict")
     found = reads_of([Source("__main__", FILE, OPTIONS)], holder, {(FILE, "main"): 15, (FILE, "mark"): 8})
     assert [(read.line.line, read.is_over) for read in found] == [(8, True)]
+
+
+ASKED = """\
+class Frontier:
+    def __init__(self):
+        self.seen = set()
+        self.last = None
+
+    def add(self, url):
+        if url in self.seen:
+            return
+        self.seen.add(url)
+
+def main():
+    frontier = Frontier()
+    while True:
+        frontier.add(fetch())
+        if frontier.last is None:
+            rest()
+
+main()
+"""
+
+
+def test_what_only_a_condition_looks_into_is_read_and_not_what_is_asked_whether_it_is_none() -> None:
+    reached = {(FILE, None): 18, (FILE, "main"): 14, (FILE, "add"): 9}
+    for attribute, expected in (("seen", [(7, False)]), ("last", [])):
+        holder = Holder(attribute, "Frontier", "__main__", FILE, "attribute", "set")
+        found = reads_of([Source("__main__", FILE, ASKED)], holder, reached)
+        assert [(read.line.line, read.is_over) for read in found] == expected

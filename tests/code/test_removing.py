@@ -23,7 +23,13 @@ HOLDER = Holder("unacked", "Server", "server", "/app/server.py", "attribute")
 
 @pytest.mark.parametrize(
     "removes",
-    ["self.unacked.pop(str(seq), None)", "del self.unacked[seq]", "self.unacked.clear()", "heapq.heappop(self.unacked)", "waiting = self.unacked; waiting.popitem()"],
+    [
+        "self.unacked.pop(str(seq), None)",
+        "del self.unacked[seq]",
+        "self.unacked.clear()",
+        "heapq.heappop(self.unacked)",
+        "waiting = self.unacked; waiting.popitem()",
+    ],
 )
 def test_it_is_found_by_any_name(removes: str) -> None:
     sources = [Source("server", "/app/server.py", SERVER.replace("{removes}", removes))]

@@ -181,3 +181,35 @@ def test_of_c_code_of_the_standard_library_its_class_is_asked() -> None:
     assert emptied_by("_pickle.Pickler") == ["clear_memo"]
     assert not emptied_by("_pickle.NoSuchClass") and not emptied_by("_nothing.Pickler")
     assert not emptied_by("threading.Event"), "it has a source to read, and is not imported"
+
+
+CLIENT = """
+class Handler:
+    def flush(self):
+        if self.target:
+            for record in self.buffer:
+                self.target.handle(record)
+            self.buffer.clear()
+
+class Client:
+    @property
+    def jar(self):
+        return self._jar
+
+    @property
+    def size(self):
+        return len(self._pool)
+"""
+
+
+def test_a_private_attribute_is_asked_for_by_the_property_that_gives_it() -> None:
+    library = Library([Source("web.client", "/site/web/client.py", CLIENT)])
+    assert library.public_name("web.client.Client", "_jar") == "jar"
+    assert library.public_name("web.client.Client", "_pool") is None
+    assert library.public_name("web.client.Client", "limit") == "limit"
+
+
+def test_what_a_method_needs_to_let_go_of_anything_is_told() -> None:
+    library = Library([Source("web.client", "/site/web/client.py", CLIENT)])
+    assert library.needs("web.client.Handler", "flush", "buffer") == "target"
+    assert library.needs("web.client.Client", "jar", "_jar") is None

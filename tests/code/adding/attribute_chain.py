@@ -2,6 +2,8 @@
 class Bank:
     def __init__(self):
         self.keys = []
+
+
 class Model:
     def forward(self, x):
         self.bank.keys.append(x)  # HERE

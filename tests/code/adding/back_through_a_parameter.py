@@ -3,6 +3,8 @@ def consume(events):
     while True:
         if events:
             print(events[-1])
+
+
 def main():
     events = []
     t = Thread(target=consume, args=(events,))

@@ -2,9 +2,13 @@
 class Base:
     def __init__(self):
         self.errors = []
+
+
 class Child(Base):
     def check(self, error):
         self.errors.append(error)  # HERE
+
+
 class Unrelated:
     def check(self, error):
         for e in error:

@@ -1,5 +1,7 @@
 # holder: ranked, rank, local, list
 from bisect import insort
+
+
 def rank(values):
     ranked = []
     for value in values:

@@ -3,6 +3,7 @@ class Crawler:
     def __init__(self, pool):
         self.futures = []
         self.pool = pool
+
     def go(self, u):
         f = self.pool.submit(fetch, u)
         self.futures.append(f)  # HERE

@@ -1,6 +1,7 @@
 # holder: buf, Reader, attribute, builtins.bytearray
 class Reader:
     def feed(self, data):
-        self.buf[len(self.buf):] = data  # HERE
+        self.buf[len(self.buf) :] = data  # HERE
+
     def peek(self):
         return self.buf[0]

@@ -1,5 +1,7 @@
 # holder: total, service, global, bytes
 total = b""
+
+
 def receive(chunk):
     global total
     total += chunk  # HERE

@@ -2,6 +2,8 @@
 class History(list):
     def note(self, x):
         self.append(x)  # HERE
+
+
 def main():
     history = History()
     for i in range(9):

@@ -2,6 +2,7 @@
 class Memo:
     def __init__(self, f):
         self.f, self.memo = f, {}
+
     def __call__(self, *a):
         try:
             return self.memo[a]

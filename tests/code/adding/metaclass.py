@@ -1,6 +1,7 @@
 # holder: _instances, Single, class-attribute, dict
 class Single(type):
     _instances = {}
+
     def __call__(cls, *args):
         key = (cls, args)
         if key not in cls._instances:

@@ -1,5 +1,7 @@
 # holder: CACHE, service, global, dict
 CACHE = {}
+
+
 def lookup(key):
     if key in CACHE:
         return CACHE[key]

@@ -2,6 +2,5 @@
 class A:
     def log(self, a):
         (
-            self.rows  # HERE
-            .append(a)
+            self.rows.append(a)  # HERE
         )

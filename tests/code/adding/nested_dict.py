@@ -2,5 +2,6 @@
 class Db:
     def __init__(self):
         self.data = {}
+
     def add(self, a, b, v):
         self.data[a][b].append(v)  # HERE

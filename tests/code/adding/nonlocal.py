@@ -1,7 +1,9 @@
 # holder: log, make.<locals>.note, cell, str
 def make():
     log = ""
+
     def note(text):
         nonlocal log
         log += text  # HERE
+
     return note

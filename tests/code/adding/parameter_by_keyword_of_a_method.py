@@ -2,6 +2,8 @@
 class Writer:
     def note(self, value, into=None):
         into.append(value)  # HERE
+
+
 def main():
     history = []
     writer = Writer()

@@ -2,5 +2,6 @@
 class Store:
     def __init__(self):
         self.__rows = []
+
     def put(self, x):
         self.__rows.append(x)  # HERE

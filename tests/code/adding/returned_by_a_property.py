@@ -3,6 +3,8 @@ class Store:
     @property
     def rows(self):
         return self._rows
+
+
 def main(store):
     for n in range(5):
         store.rows.append(n)  # HERE

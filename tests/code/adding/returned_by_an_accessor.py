@@ -2,6 +2,8 @@
 class Store:
     def rows(self):
         return self._rows
+
+
 def main(store):
     for n in range(5):
         store.rows().append(n)  # HERE

@@ -3,6 +3,8 @@ def other():
     rows = []
     for n in range(3):
         rows.append(n)
+
+
 def main():
     rows = []
     while True:

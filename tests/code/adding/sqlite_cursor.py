@@ -1,5 +1,7 @@
 # holder: db, main, local, sqlite3.Connection
 import sqlite3
+
+
 def main():
     db = sqlite3.connect(":memory:")
     cur = db.cursor()

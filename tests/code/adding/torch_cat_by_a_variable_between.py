@@ -1,8 +1,11 @@
 # holder: left, Joiner, attribute, torch.Tensor
 import torch
+
+
 class Joiner:
     def __init__(self):
         self.left = torch.empty(0)
+
     def cut(self, texts):
         stream = torch.cat([self.left, *texts])
         count = len(stream) // 128

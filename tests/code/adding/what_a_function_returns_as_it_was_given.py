@@ -2,6 +2,8 @@
 def checked(rows):
     assert rows is not None
     return rows
+
+
 class Loader:
     def step(self, item):
         checked(self.pending).append(item)
