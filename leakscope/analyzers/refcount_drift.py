@@ -84,7 +84,7 @@ def findings(
     """Yield one finding per process that loses references to None or keeps some, one for objects nobody refers to."""
     growth = case.growth
     yield from _none_findings(case, min_fall)
-    for one in growth.processes if not growth.leaking else ():  # what grows may have them, in memory of C's
+    for one in growth.processes:
         yield from _kept(case, one, min_kept)
     process = growth.main
     if not growth.leaking or process is None or any(f.kind == "recompilation" for f in so_far):
@@ -270,7 +270,7 @@ def _kept(case: Case, process: ProcessGrowth, min_kept: int) -> Iterator[Finding
         and not rest.type_name.startswith(_OF_TORCH)
         and not (rest.type_name == _OF_STACKS and has_gpu_history(case.recording, process.pid))
     ]
-    if not told:
+    if not told or case.growth.leaking:  # what grows may have them, in memory of C's
         return
     rest = max(told, key=lambda one: one.gained)
     per_step = rest.per_step

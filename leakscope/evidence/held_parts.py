@@ -58,7 +58,7 @@ def parts_of(
     around = [place for place in containers(asked) if place not in asked and not is_told(place, told)]
     found = [*_older(case, asked), *_unread_members(case, [*asked, *around]), *_views(asked)]
     found += [*_kept_graphs(case, asked), *_never_hit([*asked, *around])]
-    economies = (*_equal_texts(case, process, heap), *_of_rows(process, heap), *_by_keepers(case, heap))
+    economies = (*_equal_texts(case, process, heap), *_of_rows(process, heap), *_by_keepers(case, heap, told))
     found += [one for one in economies if not is_told(one.place, told)]
     found += _of_cells(case, heap)
     return sorted(found, key=lambda one: -one.bytes)
@@ -185,28 +185,28 @@ def _never_hit(held: Sequence[Place]) -> Iterator[Part]:
         )
 
 
-_LOOKED_AT = 512  # members of a container: TEXTS_LOOKED_AT of agent/graph/reader
-
-
 def _equal_texts(case: Case, process: ProcessGrowth, heap: Heap) -> Iterator[Part]:
     """Texts in a container, or in a field of its members, that equal others in it and have memory of their own.
 
     By the texts looked at: a text that no other of these equals may still have its like among the rest.
     """
-    of_places: dict[Place, list[tuple[str | None, float, float]]] = {}
+    of_places: dict[Place, list[tuple[str | None, int, int, int, int]]] = {}
     takes = process.rows("takes")
     rows = process.rows("text_fields")
     rows = only(rows, rows["take"] == without_last(takes, takes)["take"].max()) if len(rows) else rows
     for node, *of_field in cells(rows, "node", "field", "text_count", "own_count", "alone_count", "text_bytes"):
-        field, count, own, alone, size = of_field
-        place = heap.by_number.get(node)
-        looked = min(_LOOKED_AT, float(place.length[-1])) if place is not None else 0.0
-        if place is None or count < MOST * looked or own < NEARLY_ALL * count or alone > MOST * count:
-            continue
-        each, members = size / count, float(place.length[-1])
-        of_places.setdefault(place, []).append((field, each, members * each * (count - alone) / looked))
-    for place, fields in of_places.items():
+        if node in heap.by_number:
+            of_places.setdefault(heap.by_number[node], []).append((*of_field,))
+    for place, looked_at in of_places.items():
         above = next((one for one in upwards(place) if one.has_users_name), place)
+        members = float(place.length[-1]) / max(count for _, count, *_ in looked_at)  # for each that was looked at
+        fields = [
+            (name, size / count, members * size * (1.0 - alone / count))
+            for name, count, own, alone, size in looked_at
+            if own >= NEARLY_ALL * count and alone <= MOST * count
+        ]
+        if not fields:
+            continue
         names = [name for name, _, _ in fields if name]
         module, _, member = (place.member_type or "").rpartition(".")
         given = adding_lines(case.sources, Holder(names[0], member, module)) if names and module else []
@@ -302,9 +302,9 @@ _KEEPERS = {
         "that itertools.cycle keeps to give it out again",
         "a cycle keeps all that its first round was given",
         "cycle",
-        "go through the source anew in each round (`while True: yield from …`), and not by itertools.cycle, in",
+        "go through the source again in each round (`while True: yield from …`), and not by itertools.cycle, in",
         "cycle",
-        doubt="where to make it anew takes longer than to keep it, that is what the memory is for",
+        doubt="where to make it again takes longer than to keep it, that is what the memory is for",
     ),
     "_pickle.Pickler": _Keeper(
         "that a pickler remembers having written",
@@ -325,13 +325,14 @@ _KEEPERS = {
 }
 
 
-def _by_keepers(case: Case, heap: Heap) -> Iterator[Part]:
+def _by_keepers(case: Case, heap: Heap, told: Sequence[Finding]) -> Iterator[Part]:
     """What objects of a library keep of what they were handed: variables of failed calls, arguments of log records."""
     reads_frames = any(way in source.text for source in case.sources for way in _READS_FRAMES)
+    grown = tuple(one.subject.path for one in told if one.subject.path)
     kept: dict[tuple[str, Place], list[Place]] = {}
     for place in heap.places:
         keeper = _KEEPERS.get(place.type_name)
-        if keeper is None or (place.type_name == TRACEBACK and reads_frames):
+        if keeper is None or (place.type_name == TRACEBACK and reads_frames) or place.said.startswith(grown):
             continue
         named = [one for one in upwards(place) if one.has_users_name]
         # One that is a variable of a running call may be on its way up.
