@@ -129,7 +129,7 @@ class Look:
         self._sketches: dict[int, dict[str, Any]] = {}  # of such storages: columns of data_forms
         self._rows: list[Row] = []
         self.ties: list[Tie] = []
-        self.integers: dict[int, tuple[int, int]] = {}  # of sketch.sketch_of_copy
+        self.integers: dict[int, tuple[int, int]] = {}  # of sketch.rows_of_copy
         self.is_cut_short = False
         self.left_out = 0  # tensors that were not looked at
 

@@ -106,7 +106,7 @@ class Reader(object):
         if self.graph._label(read, id(sys.modules), self.graph.recorder, ctypes.byref(largest)):
             self.labelled += 1
             for copy, _ in self.rows.copies_of(largest):
-                self.sketch.sketch_of_copy(copy)
+                self.sketch.rows_of_copy(copy)
             past, self.past = self.past, self.graph._make_past(read)
             if past:
                 self.graph._free_past(past)
