@@ -206,8 +206,8 @@ class Names:
         """That of its file, for the program's own, and for one to which a loader gave a name of its making."""
         file = PurePath(str(self._user_modules.get(name) or ""))
         is_file = bool(file.name) and file.name not in self._user_modules  # no notebook's cell
-        is_imported = name not in _MAIN and tail(name) in (file.stem, file.parent.name)
-        return file.stem if is_file and not is_imported else name
+        is_made_up = name in _MAIN or name.endswith(f"_{file.stem}")  # a prefix and a digest of Airflow's
+        return file.stem if is_file and is_made_up else name
 
     def _above(self, node: Node) -> Node | None:
         number = node.told.path_node
