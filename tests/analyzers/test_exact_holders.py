@@ -508,3 +508,21 @@ def test_results_of_cells_are_one_thing_though_each_has_a_name_and_a_place_in_ou
     assert finding.subject.holder == "IPython's Out (results of cells)"
     assert finding.bytes >= 100 * MiB
     assert any("semicolon" in advice for advice in finding.remedy)
+
+
+@pytest.mark.parametrize("given_back_mb", [0, 150])
+def test_a_part_that_met_few_members_takes_nothing_from_what_became_longer(tmp_path, given_back_mb):
+    """Its length is read as it is, and what is in the members is not; unless the process has given that back."""
+    builder = trainer(tmp_path)
+    held = LEAK_BYTES_PER_S * 18
+    for number, at_s in enumerate((2, 6, 10, 14, 18), 1):
+        is_last = at_s == 18
+        kept = held // 3 if is_last else LEAK_BYTES_PER_S * at_s
+        rss = 300 * MiB + LEAK_BYTES_PER_S * at_s - (given_back_mb * MiB if is_last else 0)
+        builder.take(
+            PID, number, at_s, truncated=is_last, rss_bytes=rss, python_bytes=kept, array_bytes=0, tensor_bytes=0
+        )
+        builder.heap(PID, number, at_s, kept, 100 * at_s, is_sampled=is_last)
+    heap = heap_of(sentinels(builder).open(), PID, 0.0, 30.0)
+    (place,) = (place for place in heap.places if place.reference.variable == "KEPT")
+    assert place.deep_bytes[-1] == pytest.approx(held // 3 if given_back_mb else LEAK_BYTES_PER_S * 14, abs=4096)

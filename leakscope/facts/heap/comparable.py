@@ -147,6 +147,7 @@ def _laid_over(recording: Recording, pid: int, takes: Takes, on_devices: bool = 
     if not sampled.isdisjoint(takes.numbers):
         _fill_unlisted(places, takes, np.isin(takes.numbers, list(sampled)))
         _fill_before_listed(places, takes, np.isin(takes.numbers, list(sampled)))
+        _keep_what_was_met(places, takes, np.isin(takes.numbers, list(sampled)))
     _carry_what_is_below(places)
     return _heap(recording, pid, takes, places)
 
@@ -207,6 +208,20 @@ def _fill_before_listed(places: Iterable[Place], takes: Takes, is_sampled: NDArr
         for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes, place.length):
             figures[: seen[0]] = figures[seen[0]] * at[: seen[0]] / at[seen[0]]
         place.count[: seen[0]] = place.count[seen[0]]
+
+
+def _keep_what_was_met(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_]) -> None:
+    """What has more members than before, and less in them by a part that met few, has what it had.
+
+    Unless the process has given back half of it since: lengths are read as they are, and what is in members is not.
+    """
+    for place in places:
+        for at in np.flatnonzero(is_sampled[1:]) + 1 if place.has_length and place.count[-1] > 0 else ():
+            before = float(place.deep_bytes[at - 1])
+            has_more = place.length[at] > place.length[at - 1] > 0 and before > place.deep_bytes[at]
+            if has_more and takes.rss_bytes[at - 1] - takes.rss_bytes[at] <= (1 - MOST) * before:
+                for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes):
+                    figures[at] = max(figures[at], figures[at - 1])
 
 
 def _carry_what_is_below(places: Sequence[Place]) -> None:
