@@ -179,10 +179,11 @@ def _need(grown: Grown) -> Passing | None:
     stays = p.judged(at_s, used)
     if stays.verdict != FLAT or last - first < MOST * grown.bytes:
         return None
+    begins = "of what is in use, " if stays.reason.startswith("the growth") else "what is in use "
     text = (
         f"{format_count(threads)} threads came to need {format_bytes(last - first)} more, each at its own moment"
         if threads > 1
-        else f"it came to need {format_bytes(last - first)} more at one moment, and what is in use {stays.reason}"
+        else f"it came to need {format_bytes(last - first)} more at one moment, and {begins}{stays.reason}"
     )
     # What holders gained is needed at every moment.
     return Passing(grown.bytes - grown.held(), f"{text}: {_EVER_MORE}")

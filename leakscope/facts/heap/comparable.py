@@ -211,17 +211,20 @@ def _fill_before_listed(places: Iterable[Place], takes: Takes, is_sampled: NDArr
 
 
 def _keep_what_was_met(places: Iterable[Place], takes: Takes, is_sampled: NDArray[np.bool_]) -> None:
-    """What has more members than before, and less in them by a part that met few, has what it had.
+    """What has more members than before, and less in them by a part that met few, has what it had, and in each new one
+    as much as in those before, as far as the process gained that.
 
-    Unless the process has given back half of it since: lengths are read as they are, and what is in members is not.
+    Lengths are read as they are, and what is in members is not. Not where the process has given half of it back since.
     """
+    gained = np.diff(takes.rss_bytes)
     for place in places:
         for at in np.flatnonzero(is_sampled[1:]) + 1 if place.has_length and place.count[-1] > 0 else ():
-            before = float(place.deep_bytes[at - 1])
-            has_more = place.length[at] > place.length[at - 1] > 0 and before > place.deep_bytes[at]
-            if has_more and takes.rss_bytes[at - 1] - takes.rss_bytes[at] <= (1 - MOST) * before:
-                for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes):
-                    figures[at] = max(figures[at], figures[at - 1])
+            before, longer = float(place.deep_bytes[at - 1]), place.length[at] / max(1.0, place.length[at - 1])
+            if longer <= 1.0 or place.deep_bytes[at] >= before or -gained[at - 1] > (1 - MOST) * before:
+                continue
+            now = before + min(before * (longer - 1.0), max(0.0, float(gained[at - 1])))
+            for figures in (place.deep_bytes, place.array_bytes, place.tensor_bytes):
+                figures[at] = max(figures[at], figures[at - 1] * now / before)
 
 
 def _carry_what_is_below(places: Sequence[Place]) -> None:
