@@ -103,10 +103,11 @@ def _looks(process: ProcessGrowth) -> Rows:
 
 
 def _finding(case: Case, pile: OwnPile) -> Finding:
-    risen = pile.risen
+    most = pile.most  # a program that takes itself down closes what it has
+    risen = round(most - float(np.median(pile.count[:3])))
     kind, path, gained = _most_gained(_looks(pile.owner), risen)
     what = _NAMES.get(kind or "", f"descriptors of {kind}" if kind else "descriptors")
-    first, last = round(float(pile.count[0])), pile.most
+    first, last = round(float(pile.count[0])), most
     opened = f"{pile.owner.label} had {first} descriptors at first and {last} at most"
     made = _opening_lines(case.sources, kind)
     kept = pile.keeper(case, DESCRIPTORS, made[0] if made else None)

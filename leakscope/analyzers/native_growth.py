@@ -32,7 +32,7 @@ from ..facts.growth.frozen import frozen_in
 from ..facts.growth.processes import ProcessGrowth
 from ..facts.growth.strays import Blocks, kept_by_c
 from ..facts.growth.tree import TreeGrowth, no_growth
-from ..facts.heap.place import Place
+from ..facts.heap.place import Place, upwards
 from ..facts.series.arithmetic import gained
 from ..facts.series.trend import FLAT, judge
 from ..facts.subject import About
@@ -49,7 +49,7 @@ from ..units import FEWEST, GOOD_PART, MOST, MUCH, SLIGHT, SOME, changed, format
 NEEDS = ("process_samples", "sentinels")
 TELLS = (GROWTH,)
 AFTER = ("*", "recompilation")  # what is compiled and dropped is native memory, too
-_KIND = "native-growth"
+_KIND, _OPEN = "native-growth", "fd-pileup"
 _PLAIN = frozenset(("__main__", "builtins", "numpy", "torch"))  # what they have is weighed
 _LEAST_SEEN = GOOD_PART  # by samples, of native growth: else something is at work that they do not see
 
@@ -109,7 +109,8 @@ def findings(
             reasons.append(RuledOut(_KIND, why_not, {"native_bytes": look.bytes, "growth_bytes": process.growth_bytes}))
         else:
             found = True
-            yield _finding(case, process, look, _through(so_far, process, look))
+            through = _through(so_far, process, look) or _open_ones(case, so_far, process, look)
+            yield _finding(case, process, look, through)
     if not found:
         yield from reasons[:1] or [RuledOut(_KIND, "no growing process has native memory that grew", {})]
 
@@ -202,6 +203,16 @@ def _through(so_far: Sequence[Finding], process: ProcessGrowth, look: _Look) -> 
         is_named = one.variable is not None and re.search(rf"\b{re.escape(one.variable)}\b", text) is not None
         if is_named and packages - STANDARD_LIBRARY - _PLAIN:
             return one
+    return None
+
+
+def _open_ones(case: Case, so_far: Sequence[Finding], process: ProcessGrowth, look: _Look) -> Subject | None:
+    """Who keeps ever more open files that are objects of the library: it has memory for each, until that is closed."""
+    for one in (f.subject for f in so_far if f.kind == _OPEN and f.subject.pid == process.pid):
+        holder = (one.holder or "").partition(", in ")[2]
+        theirs = (place for place in case.heap(process.pid).places if place.type_name.startswith(f"{look.package}."))
+        if holder and any(above.reference.variable == one.variable for place in theirs for above in upwards(place)):
+            return replace(one, holder=holder, path=None, type=None)
     return None
 
 

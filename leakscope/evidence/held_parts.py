@@ -23,6 +23,7 @@ from ..facts.heap.standing import field_of
 from ..facts.tables import cells, only, without_last
 from ..facts.where.holders import KNOWN_ADDER, OUT
 from ..findings import Finding
+from ..storage import Rows
 from ..units import HARDLY, MOST, MUCH, NEARLY_ALL, SLIGHT, format_bytes, format_count
 from .cell_results import unread_results
 from .mechanisms import KEEP_TEXT
@@ -185,15 +186,19 @@ def _never_hit(held: Sequence[Place]) -> Iterator[Part]:
         )
 
 
+def _of_last_take(process: ProcessGrowth, table: str) -> Rows:
+    """Rows of the last snapshot that saw the program at work."""
+    takes, rows = process.rows("takes"), process.rows(table)
+    return only(rows, rows["take"] == without_last(takes, takes)["take"].max()) if len(rows) else rows
+
+
 def _equal_texts(case: Case, process: ProcessGrowth, heap: Heap) -> Iterator[Part]:
     """Texts in a container, or in a field of its members, that equal others in it and have memory of their own.
 
     By the texts looked at: a text that no other of these equals may still have its like among the rest.
     """
     of_places: dict[Place, list[tuple[str | None, int, int, int, int]]] = {}
-    takes = process.rows("takes")
-    rows = process.rows("text_fields")
-    rows = only(rows, rows["take"] == without_last(takes, takes)["take"].max()) if len(rows) else rows
+    rows = _of_last_take(process, "text_fields")
     for node, *of_field in cells(rows, "node", "field", "text_count", "own_count", "alone_count", "text_bytes"):
         if node in heap.by_number:
             of_places.setdefault(heap.by_number[node], []).append((*of_field,))
@@ -248,9 +253,7 @@ _OF_ROWS = {  # columns of data_forms: what, ground, evidence, remedy, mechanism
 
 def _of_rows(process: ProcessGrowth, heap: Heap) -> Iterator[Part]:
     """Arrays whose rows one number fills up to the length of the longest, or of which one repeats most of another."""
-    takes = process.rows("takes")
-    rows = process.rows("data_forms")
-    rows = only(rows, rows["take"] == without_last(takes, takes)["take"].max()) if len(rows) else rows
+    rows = _of_last_take(process, "data_forms")
     for column, (what, ground, evidence, remedy, mechanism) in _OF_ROWS.items():
         for node, share, size in cells(rows.dropna(subset=[column]), "node", column, "deep_bytes"):
             place = heap.by_number.get(node)
@@ -329,10 +332,14 @@ def _by_keepers(case: Case, heap: Heap, told: Sequence[Finding]) -> Iterator[Par
     """What objects of a library keep of what they were handed: variables of failed calls, arguments of log records."""
     reads_frames = any(way in source.text for source in case.sources for way in _READS_FRAMES)
     grown = tuple(one.subject.path for one in told if one.subject.path)
+
+    def is_grown(place: Place) -> bool:
+        return place.said.startswith(grown) or any(path.startswith(place.said) for path in grown)
+
     kept: dict[tuple[str, Place], list[Place]] = {}
     for place in heap.places:
         keeper = _KEEPERS.get(place.type_name)
-        if keeper is None or (place.type_name == TRACEBACK and reads_frames) or place.said.startswith(grown):
+        if keeper is None or (place.type_name == TRACEBACK and reads_frames) or is_grown(place):
             continue
         named = [one for one in upwards(place) if one.has_users_name]
         # One that is a variable of a running call may be on its way up.

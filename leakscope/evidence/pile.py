@@ -40,7 +40,7 @@ class Pile:
     @property
     def risen(self) -> int:
         """How many more there are than at the start; a few looks are taken together, since each may miss some."""
-        return round(float(self.count[-3:].max() - np.median(self.count[:3])))
+        return int(self.count[-3:].max() - np.median(self.count[:3]))
 
     def verdict(self, min_count: int) -> str:
         """Whether their number keeps rising. Before the owner's first training step nothing is made again and again."""

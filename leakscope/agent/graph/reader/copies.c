@@ -19,7 +19,7 @@
 #include "reader.h"
 
 enum { LEAST_ROWS = 1000, MOST_CHARACTERS = 4000, END = 64, MOST_INTEGERS = 512, MOST_VALUES = 48, MOST_COLUMNS = 64, DEEPEST_ROW = 3,
-       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 2 << 20, MEMBER_BYTES = 48, ROW_BEGIN = 256, LINES = 24, ACROSS = 12 };
+       AT_ENDS = 4, ROW_BYTES = 64 << 10, COPIED_BYTES = 2 << 20, MEMBER_BYTES = 48, ALL_TEXTS = 8 * TEXTS_LOOKED_AT, ROW_BEGIN = 256, LINES = 24, ACROSS = 12 };
 
 #define NO_INTEGER INT64_MIN
 
@@ -648,11 +648,15 @@ static void note_members(struct text_fields *all, const object *one, const struc
     }
 }
 
-static void copy_texts(struct copy *to, const object *one, const struct kind *kind)
+/* ``left``: members that may still be looked at while the job waits. */
+static void copy_texts(struct copy *to, const object *one, const struct kind *kind, uint32_t *left)
 {
-    struct text_fields all = {.count = 0};
+    struct text_fields all;
     uint64_t counts[2];
-    note_members(&all, one, kind);
+    all.count = 0;
+    if (*left >= TEXTS_LOOKED_AT)
+        note_members(&all, one, kind);
+    *left -= all.count ? TEXTS_LOOKED_AT : 0;
     put_number(to, all.count);
     for (uint32_t i = 0; i < all.count; i++) {
         const struct text_field *field = &all.at[i];
@@ -670,6 +674,7 @@ static void copy_texts(struct copy *to, const object *one, const struct kind *ki
 
 INTERNAL void copy_largest(struct graph *g, struct largest *largest)
 {
+    uint32_t texts_left = ALL_TEXTS;
     for (uint32_t i = 0; i < g->row_count && largest->count < sizeof largest->rows / sizeof *largest->rows; i++) {
         const struct row *row = &g->rows[i];
         if (row->type < FIRST_TYPE || !row->is_seen || g->copied_bytes > COPIED_BYTES)
@@ -687,7 +692,7 @@ INTERNAL void copy_largest(struct graph *g, struct largest *largest)
         uint64_t before = g->copied_bytes;
         int is_copied = copy_rows(&to, one, &kind);
         if (is_copied) {
-            copy_texts(&to, one, &kind);
+            copy_texts(&to, one, &kind, &texts_left);
             copy_shift(&to, one, &kind);
         }
         if (to.is_short || !is_copied) {

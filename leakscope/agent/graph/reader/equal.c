@@ -4,16 +4,19 @@
  * a place. No text is copied: of each there is a hash of its length and how it begins, and where it lies. */
 #include "reader.h"
 
-enum { BEGIN = 64, SLOTS_OF_TEXTS = 2 * TEXTS_LOOKED_AT };
+enum { BEGIN = 64, SLOTS_OF_TEXTS = 2 * TEXTS_LOOKED_AT }; /* BEGIN: bytes */
 
 static uint32_t content_of(const object *text)
 {
-    char begin[4 * BEGIN];
-    uint64_t length = word_at(text, 16), mixed = length ^ 0xCBF29CE484222325ull;
-    size_t bytes = first_characters(text, length < BEGIN ? length : BEGIN, begin, sizeof begin);
-    for (size_t i = 0; i < bytes; i++)
-        mixed = (mixed ^ (unsigned char)begin[i]) * 0x100000001B3ull;
-    return (uint32_t)(mixed ^ mixed >> 32);
+    uint64_t state = word_at(text, 32), length = word_at(text, 16), kind = state >> 2 & 7, words[BEGIN / 8] = {0};
+    uint64_t mixed = length ^ kind << 32, bytes = length < BEGIN ? length * kind : BEGIN;
+    if (state >> 5 & 1) /* compact, else it has its characters elsewhere */
+        memcpy(words, (const char *)text + (state >> 6 & 1 ? L.text_bytes : L.wide_text_bytes), bytes < BEGIN ? bytes : BEGIN);
+    for (int i = 0; i < BEGIN / 8; i++) {
+        mixed = (mixed ^ words[i]) * 0x9E3779B97F4A7C15ull;
+        mixed ^= mixed >> 29;
+    }
+    return (uint32_t)(mixed >> 32);
 }
 
 INTERNAL void note_text(struct text_fields *all, uint64_t id, const object *name, const object *text)
